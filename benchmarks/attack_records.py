@@ -23,7 +23,7 @@ from offcert.core.documents import write_json
 from offcert.core.result import SolveStatus
 from offcert.formulations.models.interval_cpsat import solve
 from offcert.instances.library import Entry, Library
-from offcert.proofs.settings import Settings
+from offcert.proofs.any_certificate import Settings
 from offcert.questions.schedule.problem import Recompute, Transfers
 from offcert.questions.schedule.simulate import simulate
 from offcert.verification.document import verify

@@ -27,7 +27,6 @@ from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
 from offcert.heuristics.checkpoint.division_tree import Reading
 from offcert.heuristics.checkpoint.graph_networks import NetworkGraph, graph_of
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
-from offcert.verification.selection import graph_bound_fault
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection
 from papers.checkpoint_graphs.frontier import TooWideError
 from papers.checkpoint_graphs.least import least_selection
@@ -35,6 +34,7 @@ from papers.checkpoint_graphs.networks import TABLE_1, PublishedNetwork, reforwa
 from papers.checkpoint_graphs.packing import packing_bound
 from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph
 from papers.checkpoint_graphs.training_steps import training_step
+from papers.claims.selection_check import graph_bound_fault
 
 FOLDER = Path("out/checkpoint_graphs")
 MIB = 2**20

@@ -42,7 +42,6 @@ from offcert.core.platform import Platform
 from offcert.core.units import Units
 from offcert.heuristics.checkpoint.live import dynamic_memory, live_bytes, recomputed_time
 from offcert.heuristics.checkpoint.selections import linear_selection
-from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from papers.checkpoint_chains.lemmas import steps_linear, steps_static
@@ -58,6 +57,7 @@ from papers.claims.figures import (
     recomputation_figures_section,
     statement_verdict,
 )
+from papers.claims.selection_certificate import SelectionCertificate
 from papers.claims.theory import Experiment
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -22,7 +22,6 @@ from claims_sections import replace_section
 from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
 from offcert.heuristics.checkpoint.live import dynamic_memory, reforwarding_memory, static_memory
 from offcert.heuristics.checkpoint.selections import SELECTIONS
-from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from papers.checkpoint_chains.lemmas import (
     FOUR_LEMMAS,
@@ -48,6 +47,7 @@ from papers.claims.recomputation import (
     recomputation_verdict,
 )
 from papers.claims.searched import searched_row
+from papers.claims.selection_certificate import SelectionCertificate
 from papers.claims.theory import Experiment
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -34,7 +34,7 @@ from offcert.core.errors import InputError, MethodError, NoPlanError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.instances.checkpoint_instances import RecomputeNetworks
-from offcert.proofs.packed import pack, unpack
+from offcert.proofs.joint_document import pack, unpack
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verification.document import verify
 

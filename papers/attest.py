@@ -10,8 +10,8 @@ from offcert.certification.method import Effort
 from offcert.certification.search import Search
 from offcert.certification.search_steps.bounds import climb_interval, climb_stage
 from offcert.core.errors import InputError
+from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.settings import Settings
 from offcert.questions.schedule.options import require_search
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.questions.schedule.schedule import Schedule

@@ -242,7 +242,7 @@ def settings() -> str:
     """Return the fields of a certificate's settings, as Markdown."""
     from dataclasses import fields
 
-    from offcert.proofs.settings import Notes, Settings
+    from offcert.proofs.any_certificate import Notes, Settings
 
     rows = ["| field | type | meaning |", "| --- | --- | --- |"]
     for kind in (Settings, Notes):

@@ -33,8 +33,7 @@ from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_seconds, require_seed, users_function
 from offcert.core.threads import cores
 from offcert.instances.library import Library
-from offcert.proofs.questions import SCHEDULE
-from offcert.proofs.reading import asked_by
+from offcert.proofs.questions import SCHEDULE, asked_by
 from offcert.questions.placement.files import placement_problem_to_json
 from offcert.questions.placement.problem import PlacementProblem
 from offcert.questions.schedule.problem import Problem

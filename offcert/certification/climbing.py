@@ -15,7 +15,7 @@ from offcert.certification.search import Search
 from offcert.certification.warm import Compiling
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.kernel_cache import NotCompiledError, only_loading
-from offcert.proofs.settings import Settings
+from offcert.proofs.any_certificate import Settings
 
 # A method that does not apply to a problem, or finds no plan, leaves its place to the next one.
 _NOTHING = (MethodError, PlanError)

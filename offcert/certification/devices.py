@@ -18,10 +18,10 @@ from offcert.core.result import Bound, Evidence
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
 from offcert.heuristics.devices import RULES, best_by_rules, improve
+from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.devices_certificate import DEVICE, DevicesCertificate
 from offcert.proofs.questions import DEVICES
-from offcert.proofs.settings import Settings
 from offcert.questions.devices.problem import DevicesProblem
 from offcert.questions.devices.schedule import DevicesSchedule
 from offcert.questions.schedule.plan import Plan

@@ -33,8 +33,8 @@ from offcert.formulations.exported.text import lp, mps, opb
 from offcert.heuristics.evictions.rules import greedy, sequential
 from offcert.instances.library import Library
 from offcert.instances.records import Record
+from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.settings import Settings
 from offcert.questions.schedule.check import check, peak
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.plan import Plan

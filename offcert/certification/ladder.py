@@ -19,9 +19,9 @@ from offcert.certification.warm import waits_for_kernels
 from offcert.core.errors import InputError, PlanError
 from offcert.core.messages import cut
 from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.questions import SCHEDULE
-from offcert.proofs.settings import Settings
 from offcert.questions.schedule.options import require_search
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule

@@ -21,8 +21,8 @@ from offcert.certification.search_steps.bounds import climb_combinatorial
 from offcert.core.errors import InputError, NoPlanError
 from offcert.core.options import require_count
 from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.settings import Settings
 from offcert.questions.schedule.options import require_search
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 

@@ -27,8 +27,8 @@ from offcert.questions.placement.problem import PlacementProblem
 @compiling("addresses")
 def warm_placement() -> None:
     """Compile the kernels that place residences."""
-    from offcert.formulations.placement.sections import Sections
     from offcert.formulations.placement.skyline import Skyline
+    from offcert.formulations.placement.skyline_state import Sections
     from offcert.heuristics.placement.ejection import ejection_search
     from offcert.heuristics.placement.in_order import greedy_by_size
     from offcert.questions.placement.problem import Placement, PlacementProblem, Residence

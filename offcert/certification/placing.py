@@ -19,11 +19,10 @@ from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.trace import require_integer
 from offcert.formulations.placement.shortening import shortened
-from offcert.proofs.any_certificate import AnyCertificate
+from offcert.proofs.any_certificate import AnyCertificate, Settings
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.proofs.questions import PLACEMENT
-from offcert.proofs.settings import Settings
 from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.placement.problem import Occupant, PlacementProblem, Residence
 from offcert.questions.schedule.check import check

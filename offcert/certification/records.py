@@ -17,7 +17,7 @@ from offcert.core.strategy import Strategy
 from offcert.instances.library import Entry, Family, Library, make_entry
 from offcert.instances.records import Improvement, KnownBound, Record, strategy_of
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.claims import witness
+from offcert.proofs.registry import witness
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.files import PROBLEM_FORMAT, problem_digest, problem_from_json
 from offcert.questions.schedule.plan import Plan

@@ -16,9 +16,8 @@ from offcert.certification.interrupts import held_interrupts, is_interrupt
 from offcert.certification.warm import group_of, noted_compilations
 from offcert.core.errors import InputError, MethodError, OffcertError
 from offcert.core.result import Bound, Bounded, Evidence
-from offcert.proofs.any_certificate import current_versions
+from offcert.proofs.any_certificate import Notes, Settings, current_versions
 from offcert.proofs.questions import Question
-from offcert.proofs.settings import Notes, Settings
 
 if TYPE_CHECKING:
     from offcert.proofs.kinds.labels import Heads

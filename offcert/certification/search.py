@@ -16,9 +16,9 @@ from offcert.core.execution import Execution
 from offcert.core.result import Infeasibility
 from offcert.core.strategy import Strategy
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.claims import cross_attested
 from offcert.proofs.placement_certificate import PlacementCertificate, placement_kind_of
 from offcert.proofs.questions import PLACEMENT, SCHEDULE
+from offcert.proofs.registry import cross_attested
 from offcert.questions.placement.problem import (
     Placement,
     PlacementOutcome,

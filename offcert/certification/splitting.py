@@ -16,9 +16,9 @@ from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_gap, require_seconds, require_seed
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Trace
+from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.proofs.questions import SCHEDULE, SPLIT
-from offcert.proofs.settings import Settings
 from offcert.proofs.split_certificate import RoundAnswer, SplitCertificate
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.result import Result

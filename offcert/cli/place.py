@@ -108,7 +108,6 @@ def _read(path: str) -> tuple[Any, Units]:
     from offcert.core.errors import InputError
     from offcert.core.messages import show as shown
     from offcert.proofs.questions import QUESTIONS
-    from offcert.proofs.reading import certificate_of
     from offcert.questions.placement.files import (
         PLACEMENT_PROBLEM_FORMAT,
         is_table,
@@ -126,7 +125,7 @@ def _read(path: str) -> tuple[Any, Units]:
         if named == PLACEMENT_PROBLEM_FORMAT:
             problem = placement_problem_from_json(document)
         elif named in placeable:
-            certificate = certificate_of(placeable[named], document)
+            certificate = placeable[named].certificate.load().from_json(document)
             return certificate, certificate.problem.units
         else:
             known = sorted([*placeable, PLACEMENT_PROBLEM_FORMAT])

@@ -78,8 +78,7 @@ def _run(options: argparse.Namespace) -> int:
 def _save_one(path: Path, options: argparse.Namespace) -> None:
     from offcert.core.documents import read_json
     from offcert.core.errors import InputError
-    from offcert.proofs.questions import SCHEDULE
-    from offcert.proofs.reading import certificate_of, question_of
+    from offcert.proofs.questions import SCHEDULE, question_of
     from offcert.questions.schedule.training_files import TRAINING_FORMAT
 
     document = read_json(path)
@@ -89,7 +88,8 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
     question = question_of(document)
     try:
         # What has no picture is refused as no certificate of a schedule.
-        found = certificate_of(question if question.picture else SCHEDULE, document)
+        drawable = question if question.picture else SCHEDULE
+        found = drawable.certificate.load().from_json(document)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     if options.addresses:

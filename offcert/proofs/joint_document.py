@@ -1,4 +1,4 @@
-"""How a proof of a joint bound is written: multipliers of the facts about an execution, packed.
+"""Documents of proofs of joint bounds: multipliers of the facts about an execution, packed.
 
 A document, as a JSON value, is an object. ``over`` is the common denominator of all multipliers.
 Every other field is the name of a family of facts, with a list of multipliers, by increasing place:
@@ -14,11 +14,15 @@ it does. ``[span, most, computation, computation, ...]`` is about several: in th
 follows at most so many of them run again in that span, in the one after that more do. An integer
 names the multipliers of a leaf.
 
-It is packed as `offcert.proofs.packed` says.
+It is packed into a line of text: base64 of compressed JSON with sorted keys and no white space.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,7 +31,56 @@ from typing import Any
 from offcert.core.documents import Fields, show
 from offcert.core.errors import InputError
 from offcert.core.trace import require_integer
-from offcert.proofs.packed import LARGEST, pack, unpack
+
+# Bytes of the longest document; longer ones are refused before they are unpacked in full.
+# Arbitrary.
+LARGEST = 1 << 25
+
+
+class TooLongError(InputError):
+    """A document is longer than what its reader is willing to unpack."""
+
+
+def pack(document: Any) -> str:
+    """Return a JSON value as a line of text.
+
+    Raises
+    ------
+    TooLongError
+        If no reader is willing to unpack it.
+    """
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    if len(text) > LARGEST:
+        raise TooLongError(f"the proof has {len(text)} characters, more than {LARGEST}")
+    return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
+
+
+def unpack(text: str, place: str, longest: float = LARGEST) -> Any:
+    """Return the JSON value in a line of text.
+
+    Raises
+    ------
+    InputError
+        If the text is not what `pack` makes.
+    TooLongError
+        If it holds more than `longest` characters.
+    """
+    try:
+        packed = base64.b64decode(text, validate=True)
+        stream = zlib.decompressobj()
+        content = stream.decompress(packed, int(min(longest, LARGEST)))
+        if stream.unconsumed_tail:
+            raise TooLongError(f"{place} unpacks to more than {min(longest, LARGEST):g} characters")
+        whole = stream.eof and not stream.unused_data
+        document = json.loads(content) if whole else None
+    except TooLongError:
+        raise
+    except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
+        raise InputError(f"{place} is not base64 of compressed JSON: {error}") from None
+    if not whole:
+        raise InputError(f"{place} is cut off, or holds more than one document")
+    return document
+
 
 # Parts of the place of a fact, by its family.
 PLACES: dict[str, tuple[str, ...]] = {

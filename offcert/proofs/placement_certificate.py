@@ -17,12 +17,12 @@ from offcert.core.notebook import html
 from offcert.core.result import Bound, SolveStatus
 from offcert.core.units import Units
 from offcert.proofs.any_certificate import AnyCertificate, bound_from_json
-from offcert.proofs.claims import claimed as claimed
-from offcert.proofs.claims import searched as searched
 from offcert.proofs.kinds.computed import Computed as Computed
 from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.proofs.questions import PLACEMENT
 from offcert.proofs.registry import OWN
+from offcert.proofs.registry import claimed as claimed
+from offcert.proofs.registry import searched as searched
 from offcert.questions.placement.files import ALIGNMENT, CAPACITY, RESIDENCE
 from offcert.questions.placement.problem import (
     Occupant,
@@ -112,12 +112,7 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
     def part_from_json(cls, value: Any, name: str) -> PlacementCertificate:
         """Return the addresses in the field ``placement`` of a certificate, without verifying them.
 
-        Parameters
-        ----------
-        value : object
-            The JSON value.
-        name : str
-            Name of the certificate's problem.
+        The name is that of the certificate's problem.
         """
         fields = Fields(value, "placement")
         units = Fields(fields.get("units", dict), fields.path("units"))

@@ -81,15 +81,7 @@ class Provable:
         return None
 
     def bound(self, value: int, proof: Proof) -> Bound:
-        """Return a proved bound of this kind.
-
-        Parameters
-        ----------
-        value : int
-            Ticks or bytes.
-        proof : Proof
-            Of the type `proof`.
-        """
+        """Return a proved bound of this kind, in ticks or bytes."""
         if type(proof) is not self.proof:
             raise TypeError(f"a proof of {self.method} is a {self.proof.__name__}, not {proof!r}")
         return Bound(self.method, value, Evidence.PROVED, proof.write())

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import offcert.proofs.certificate
     import offcert.proofs.devices_certificate
     import offcert.proofs.placement_certificate
-    import offcert.proofs.selection_certificate
     import offcert.proofs.split_certificate
     import offcert.questions.devices.problem
     import offcert.questions.devices.schedule
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
     import offcert.verification.devices
     import offcert.verification.placement
     import offcert.verification.schedules
-    import offcert.verification.selection
     import offcert.verification.split
+
 
 Function = Later[Callable[..., Any]]
 
@@ -175,17 +174,21 @@ PLACEMENT = Question(
     placer=Later(lambda: offcert.certification.placing.place_again),
     measured=Later(lambda: offcert.campaign.benchmark.placements_measured),
 )
-SELECTION = Question(
-    name="what is stored of a chain or graph",
-    format="offcert-selection-certificate",
-    version=1,
-    fields=("name", "model", "sizes", "edges", "stored", "objective", "lower_bound", "proof"),
-    certificate=Later(lambda: offcert.proofs.selection_certificate.SelectionCertificate),
-    checker=Later(lambda: offcert.verification.selection.check_selection),
-    text=Later(lambda: offcert.report.question_texts.SELECTION),
-    command="",
-)
 
 QUESTIONS: dict[str, Question] = {
-    each.format: each for each in (SCHEDULE, SPLIT, DEVICES, PLACEMENT, SELECTION)
+    each.format: each for each in (SCHEDULE, SPLIT, DEVICES, PLACEMENT)
 }
+
+
+def question_of(document: Any) -> Question:
+    """Return the question that a JSON value answers, by its format; if unknown, a schedule's."""
+    known = isinstance(document, dict) and isinstance(document.get("format"), str)
+    return QUESTIONS.get(document["format"], SCHEDULE) if known else SCHEDULE
+
+
+def asked_by(problem: object) -> Question | None:
+    """Return the question that a problem asks, by its class; None if it is no problem."""
+    # By name: whoever asks for one question loads no other.
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(problem).__mro__}
+    rows = QUESTIONS.values()
+    return next((row for row in rows if row.problem and row.problem.name in names), None)

@@ -7,8 +7,13 @@ kind of proof is a dataclass and a row in a file of `offcert.proofs.kinds`, and 
 
 from __future__ import annotations
 
-from offcert.proofs.kinds import computed, labels, memory, multipliers
-from offcert.proofs.proof import ALL, ClaimKind, ProofKind
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from offcert.core.result import Bound, Evidence
+from offcert.proofs.kinds import computed, labels, multipliers
+from offcert.proofs.proof import ALL, Claimable, ClaimKind, Proof, ProofKind
 from offcert.questions.schedule.problem import Minimise, Recompute, Transfers
 
 # Bounds that rest on a solver's word: exact models of offloading, and of recomputation alone.
@@ -73,7 +78,7 @@ _RECOMPUTATION = (
     ),
 )
 
-_PROOFS = (*computed.PROOFS, *labels.PROOFS, *multipliers.JOINT, *memory.PROOFS)
+_PROOFS = (*computed.PROOFS, *labels.PROOFS, *multipliers.JOINT, *computed.MEMORY)
 _CLAIMS = (*multipliers.FLUID_CLAIMS, *_MODELS, *multipliers.JOINT_CLAIMS, *_RECOMPUTATION)
 
 PROOFS: dict[str, ProofKind] = {kind.method: kind for kind in _PROOFS}
@@ -86,3 +91,104 @@ OWN = "offcert"
 def kind_of(method: str) -> ProofKind | ClaimKind | None:
     """Return the row of the registry for bounds with a name, or None if the name is unknown."""
     return PROOFS.get(method) or CLAIMS.get(method)
+
+
+# Who claims a bound that is not proved.
+SOLVER = "solver"
+
+# The same solver has several names: two formulations on one of them attest nothing together.
+_FAMILIES = {
+    "scipy": "HiGHS",
+    "HiGHS_CMD": "HiGHS",
+    "PULP_CBC_CMD": "CBC",
+    "OR-Tools CP-SAT": "CP-SAT",
+}
+
+
+def family(solver: str) -> str:
+    """Return the name under which all that are the same solver inside attest."""
+    return _FAMILIES.get(solver, solver)
+
+
+def proved(method: str, value: int, proof: Proof) -> Bound:
+    """Return a bound that verification establishes again."""
+    return PROOFS[method].bound(value, proof)
+
+
+def claimed(method: str, value: int, solver: str, statistics: Mapping[str, Any]) -> Bound:
+    """Return a bound, in ticks or bytes, that rests on a solver's word.
+
+    The statistics are JSON values that are good to know: sizes, settings, the solver's own words.
+    """
+    # A certificate says the same on every machine, so it holds nothing read from a clock.
+    kept = {
+        name: item
+        for name, item in statistics.items()
+        if "seconds" not in name and name != "time_limit"
+    }
+    return Bound(method, value, Evidence.ATTESTED, kept | {SOLVER: family(solver)})
+
+
+def searched(method: str, value: int, proof: Proof | Mapping[str, Any]) -> Bound:
+    """Return a bound that our own search found, and that is too much to search again."""
+    details = proof.write() if isinstance(proof, Proof) else dict(proof)
+    return Bound(method, value, Evidence.ATTESTED, details | {SOLVER: OWN})
+
+
+def solver_of(bound: Bound) -> str | None:
+    """Return whose claim a bound is; None if it does not say."""
+    name = bound.details.get(SOLVER)
+    return name if isinstance(name, str) else None
+
+
+class BoundKind(Protocol):
+    """A registry's row of a kind of bound."""
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Solvers whose word it may be."""
+
+
+def witness(
+    bounds: Sequence[Bound], index: int, kinds: Callable[[str], BoundKind | None] = kind_of
+) -> Bound | None:
+    """Return a bound that cross-attests bound number `index` of those that there are, or None.
+
+    It reaches at least the same value, with another formulation on another solver. `kinds` returns
+    what the registry to which they belong knows of a name.
+    """
+    bound = bounds[index]
+    if not _can_attest(bound, kinds):
+        return None
+    for other in bounds:
+        if (
+            _can_attest(other, kinds)
+            and other.value >= bound.value
+            and _formulation(other, kinds) != _formulation(bound, kinds)
+            and solver_of(other) != solver_of(bound)
+        ):
+            return other
+    return None
+
+
+def cross_attested(
+    bounds: Sequence[Bound], kinds: Callable[[str], BoundKind | None] = kind_of
+) -> list[Bound]:
+    """Return bounds, those that are attested with more evidence if another solver reaches them."""
+    return [
+        replace(bound, evidence=Evidence.CROSS_ATTESTED)
+        if bound.evidence is Evidence.ATTESTED and witness(bounds, index, kinds) is not None
+        else bound
+        for index, bound in enumerate(bounds)
+    ]
+
+
+def _formulation(bound: Bound, kinds: Callable[[str], BoundKind | None]) -> str:
+    kind = kinds(bound.method)
+    return (kind.formulation if isinstance(kind, Claimable) else "") or bound.method
+
+
+def _can_attest(bound: Bound, kinds: Callable[[str], BoundKind | None]) -> bool:
+    kind = kinds(bound.method)
+    attestable = kind is not None and solver_of(bound) in kind.families
+    return attestable and bound.evidence is not Evidence.PROVED

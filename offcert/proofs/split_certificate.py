@@ -184,16 +184,8 @@ def case_bound(
 ) -> int | None:
     """Return the least ticks of a round for all choices of a case; None if none of them fits.
 
-    Parameters
-    ----------
-    each : Round
-        The round.
-    memory : int
-        Bytes on the device.
-    case : Case
-        A tree of cases, or a part of one.
-    allowed : mapping of int to tuple of int, optional
-        Alternatives left by the cases around it, by positions of operations.
+    The case is a tree of cases, or a part of one; `allowed` are the alternatives that the cases
+    around it leave, by positions of operations. The device has so many bytes of memory.
     """
     here = dict(allowed or {})
     if isinstance(case, Division):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from offcert.core.units import format_gap, format_size, format_time
-from offcert.proofs.settings import Notes
+from offcert.proofs.any_certificate import Notes
 from offcert.questions.schedule.problem import format_objective
 from offcert.report.execution import times_lines
 from offcert.verification.document import Verification

@@ -1,4 +1,4 @@
-"""Texts about several devices, split steps and selections, for programs and for people."""
+"""Texts about several devices and split steps, for programs and for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.devices_certificate import DevicesCertificate
-from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.split.problem import SplitProblem
 from offcert.report.findings import Text, notes_lines, notes_summary
@@ -162,33 +161,3 @@ def describe_split_problem(step: SplitProblem) -> str:
         offered = f"{len(first.menu)} operations with alternatives"
         lines.append(f"  sub-batch {split.size:>5}  {offered}, from {least}")
     return "\n".join(lines)
-
-
-def _summary(certificate: SelectionCertificate) -> dict[str, Any]:
-    return {
-        "name": certificate.name,
-        "model": certificate.model,
-        "stored": list(certificate.stored),
-        "objective": certificate.objective,
-        "lower_bound": certificate.lower_bound,
-    }
-
-
-def _describe(certificate: SelectionCertificate) -> str:
-    stored = " ".join(map(str, certificate.stored)) or "nothing"
-    bound = "the least there is"
-    if certificate.lower_bound < certificate.objective:
-        bound = f"all others at least {certificate.lower_bound}"
-    return (
-        f"{certificate.name}, model {certificate.model}\n"
-        f"  stored         {stored}\n"
-        f"  takes          {certificate.objective} bytes, {bound} (proved)"
-    )
-
-
-SELECTION: Text = Text(
-    _summary,
-    _describe,
-    lambda verification: _summary(verification.certificate),
-    lambda verification: f"VALID: {_describe(verification.certificate)}",
-)

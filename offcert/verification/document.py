@@ -17,14 +17,13 @@ from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.proofs.any_certificate import AnyCertificate
-from offcert.proofs.reading import certificate_of, question_of
-from offcert.proofs.selection_certificate import SelectionCertificate
+from offcert.proofs.questions import question_of
 from offcert.verification.findings import Outcome as Outcome
 from offcert.verification.findings import Verification as Verification
 from offcert.verification.findings import examined
 from offcert.verification.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 
-C = TypeVar("C", bound=AnyCertificate[Any] | SelectionCertificate)
+C = TypeVar("C", bound=AnyCertificate[Any])
 
 
 @overload
@@ -79,7 +78,7 @@ def verify(certificate: Any, limits: Limits = UNLIMITED) -> Verification[Any]:
         return verify_file(Path(certificate), limits)
     if isinstance(certificate, Mapping):
         return verify_within(dict(certificate), limits.begin())
-    if isinstance(certificate, AnyCertificate | SelectionCertificate):
+    if isinstance(certificate, AnyCertificate):
         # As a file would hold it: lists, no tuples.
         return verify_within(json.loads(json.dumps(certificate.to_json())), limits.begin())
     raise InputError(
@@ -120,6 +119,6 @@ def read_within(path: str | Path, limits: Limits) -> Any:
 def verify_within(document: Any, allowance: Allowance) -> Verification[Any]:
     """Verify a certificate given as a JSON value, within what limits have left."""
     question = question_of(document)
-    certificate = certificate_of(question, document)
+    certificate = question.certificate.load().from_json(document)
     check = question.checker.load()
     return examined(certificate, question, document, check, allowance)

@@ -17,11 +17,10 @@ from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.notebook import Shown, html
 from offcert.core.result import Bound, Bounded, Evidence
-from offcert.proofs.claims import solver_of, witness
-from offcert.proofs.kinds.memory import MemoryByTime
+from offcert.proofs.kinds.computed import MemoryByTime
 from offcert.proofs.proof import Claimable, Provable
 from offcert.proofs.questions import Question
-from offcert.proofs.registry import PROOFS
+from offcert.proofs.registry import PROOFS, solver_of, witness
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.verification.limits import UNLIMITED, Allowance, BeyondLimitsError
 

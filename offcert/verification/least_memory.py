@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from offcert.core.network import Network
 from offcert.core.platform import Kind, Link
-from offcert.proofs.kinds.computed import Computed
-from offcert.proofs.kinds.memory import LeastMemoryCut
+from offcert.proofs.kinds.computed import Computed, LeastMemoryCut
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verification.absence import least_memory
 from offcert.verification.execution import Needs, at_start, needs_of

@@ -2,7 +2,7 @@
 
 For a limit on components, what is stored hits every connected set above the limit. The linear
 relaxation of that is solved with cutting planes; its multipliers, rounded down to rationals, are
-the proof (`offcert.proofs.selection_certificate`). Where one relaxation is not enough, a vertex is
+the proof (`papers.claims.selection_certificate`). Where one relaxation is not enough, a vertex is
 stored in one case and left out in the other.
 """
 
@@ -16,10 +16,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from offcert.formulations.common.highs import run_highs
-from offcert.proofs.selection_certificate import Case, HeavySet, LimitProof, Packing, PackingBound
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection, bits
 from papers.checkpoint_graphs.frontier import size_unit
 from papers.checkpoint_graphs.heavy_sets import missed_sets
+from papers.claims.selection_certificate import Case, HeavySet, LimitProof, Packing, PackingBound
 
 # Multipliers are multiples of one unit of bytes by this.
 _DENOMINATOR = 10**7

@@ -16,10 +16,13 @@ from offcert.core.errors import InputError
 from offcert.core.result import Evidence
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement_certificate import PlacementCertificate
-from offcert.proofs.selection_certificate import SelectionCertificate
 from offcert.verification.document import Verification, verify
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures
+from papers.claims.selection_certificate import FORMAT, SelectionCertificate
+from papers.claims.selection_check import SelectionFindings, verify_selection
 
+# What verification finds about a document, of whatever kind.
+Findings = Verification[Any] | SelectionFindings
 # Computes figures of a row again, given what its certificate holds, if that is at hand.
 Again = Callable[[EvidenceRow, Any], Figures]
 # From the rows of a claim to its verdicts; None if these do not tell.
@@ -93,7 +96,7 @@ def proved_range(certificate: Certificate) -> tuple[int, int | None]:
     return max(proved, default=0), result.objective
 
 
-def established(verification: Verification[Any]) -> Figures:
+def established(verification: Findings) -> Figures:
     """Return the bounds that a valid certificate establishes: ``lower``, ``best``.
 
     Only bounds that are proved count. Of a problem without a schedule both are None.
@@ -159,11 +162,13 @@ class _Documents:
 
     def __init__(self, evidence: EvidenceFile) -> None:
         self._documents = evidence.documents
-        self._found: dict[str, Verification[Any]] = {}
+        self._found: dict[str, Findings] = {}
 
-    def __call__(self, digest: str) -> Verification[Any] | None:
+    def __call__(self, digest: str) -> Findings | None:
         if digest not in self._found and digest in self._documents:
-            self._found[digest] = verify(self._documents[digest])
+            document = self._documents[digest]
+            selection = document["format"] == FORMAT
+            self._found[digest] = verify_selection(document) if selection else verify(document)
         return self._found.get(digest)
 
 
@@ -186,7 +191,7 @@ def _row_faults(row: EvidenceRow, verified: _Documents, again: Again | None) -> 
             yield "its certificates are about different instances"
 
 
-def instance(verification: Verification[Any]) -> Any:
+def instance(verification: Findings) -> Any:
     """Return the instance of a certificate: its problem, or the sizes and edges of its graph."""
     certificate = verification.certificate
     if isinstance(certificate, SelectionCertificate):
@@ -194,7 +199,7 @@ def instance(verification: Verification[Any]) -> Any:
     return certificate.problem
 
 
-def _shown(verification: Verification[Any], figures: Mapping[str, Any]) -> Iterator[str]:
+def _shown(verification: Findings, figures: Mapping[str, Any]) -> Iterator[str]:
     """Yield the figures that say more than a certificate establishes."""
     if not verification.valid:
         yield f"its certificate is not valid: {verification.reason}"

@@ -22,8 +22,8 @@ from offcert.formulations.combinatorial.relaxations import (
     required_absent,
     whole_tensors_count,
 )
-from offcert.proofs.claims import claimed, proved
 from offcert.proofs.kinds.computed import LargeTensors
+from offcert.proofs.registry import claimed, proved
 from offcert.questions.schedule.problem import Transfers
 
 if TYPE_CHECKING:

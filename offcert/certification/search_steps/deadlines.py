@@ -19,9 +19,9 @@ from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import read
-from offcert.proofs.kinds.memory import MemoryByTime
+from offcert.proofs.kinds.computed import MemoryByTime
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate

@@ -15,7 +15,7 @@ from offcert.certification.search_steps.rematerialisation import offer_unmoved
 from offcert.core.errors import InputError, MethodError, PlanError
 from offcert.core.program import Program, program_from_json
 from offcert.heuristics.evictions.rules import greedy, sequential
-from offcert.proofs.claims import claimed
+from offcert.proofs.registry import claimed
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule

@@ -13,7 +13,7 @@ from offcert.certification.search import Search
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import LARGEST_TOTAL
-from offcert.proofs.claims import proved, searched
+from offcert.proofs.registry import proved, searched
 from offcert.questions.schedule.simulate import simulate
 from offcert.verification.ends import check as ends_check
 from offcert.verification.limits import BeyondLimitsError

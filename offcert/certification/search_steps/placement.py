@@ -33,7 +33,7 @@ _EXCLUDE, _REDUCE = 0.4, 0.3
 def prove_by_subset(search: PlacementSearch, effort: Effort) -> None:
     """Add the largest bound that verification will establish from residences that do not fit."""
     search.begin(SUBSET)
-    from offcert.formulations.placement.infeasible_subset import exclude, reduced
+    from offcert.formulations.placement.skyline import exclude, reduced
 
     began = time.monotonic()
     problem, seed = search.problem, effort.seed

@@ -16,7 +16,7 @@ from offcert.core.network import Network
 from offcert.core.program import Program
 from offcert.core.strategy import Strategy
 from offcert.heuristics.combined.search import CombinedPlan, combined_plan
-from offcert.proofs.claims import claimed
+from offcert.proofs.registry import claimed
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule

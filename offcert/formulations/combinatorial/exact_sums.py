@@ -37,8 +37,8 @@ from offcert.core.result import Bound
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.combinatorial.large_tensors import required_of_large
 from offcert.formulations.combinatorial.relaxations import heads_and_tails
-from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import ExactSums
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Problem
 
 METHOD = "exact-sums"

@@ -18,8 +18,8 @@ from offcert.core.platform import Kind
 from offcert.core.result import Bound
 from offcert.core.trace import Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
-from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import LargeTensors
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Problem, Transfers
 
 

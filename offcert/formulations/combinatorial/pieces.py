@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from offcert.core.result import Bound
 from offcert.core.trace import Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
-from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem, Recompute
 

@@ -17,8 +17,8 @@ from offcert.core.network import Network, sources
 from offcert.core.platform import Kind
 from offcert.core.result import COMPUTING, Bound, Infeasibility
 from offcert.core.trace import Trace
-from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 
 # An amount that is never reached. By definition.

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse import csr_array, hstack, identity
 
 from offcert.core.errors import InputError
-from offcert.formulations.common.highs import run_highs
+from offcert.formulations.common.highs import run_linprog
 from offcert.formulations.common.linear_model import LinearModel
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 
@@ -49,15 +49,9 @@ class Minimum:
 def minimum(model: LinearModel, time_limit: float, *, proved: bool = True) -> Minimum:
     """Return a solution of a binary program, and a lower bound on the cost.
 
-    Parameters
-    ----------
-    model : LinearModel
-        Columns are whole numbers with the bounds 0 and 1; coefficients, costs and finite limits of
-        rows are whole numbers.
-    time_limit : float
-        Seconds; a solution and a bound are returned at any limit, as far as they were found.
-    proved : bool
-        Whether time is spent on the bound; without, it is what costs alone make it.
+    Columns are whole numbers with the bounds 0 and 1; coefficients, costs and finite limits of rows
+    are whole numbers. After `time_limit` seconds a solution and a bound are returned as far as they
+    were found. Unless `proved`, no time is spent on the bound: it is what costs alone make it.
     """
     return _Search(model, time.monotonic() + time_limit).run(time_limit, proved)
 
@@ -212,16 +206,7 @@ class _Search:
 
     def _solved(self, cost: Any, matrix: Any, limits: Any, bounds: Any) -> Any:
         left = max(0.01, self.deadline - time.monotonic())
-        return run_highs(
-            "linprog",
-            left,
-            c=cost,
-            A_ub=matrix,
-            b_ub=limits,
-            bounds=bounds,
-            method="highs",
-            options={"time_limit": left},
-        )
+        return run_linprog(cost, matrix, limits, bounds, left)
 
     def _take_rounded(self, values: Any) -> None:
         self._take(values)

@@ -48,21 +48,11 @@ def run_cpsat(
     on_bound: Callable[[float], object] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> CpSatEnd:
-    """Solve a model.
+    """Solve a model within `time_limit` seconds, with a solver that has its other parameters.
 
-    Parameters
-    ----------
-    solver : ortools.sat.python.cp_model.CpSolver
-        With all its parameters but those that are about time and interrupts.
-    model : ortools.sat.python.cp_model.CpModel
-        The model to solve.
-    time_limit : float
-        Seconds.
-    on_solution, on_bound : callable, optional
-        Told of every solution, as a function from expressions to values, and of every bound; from
-        another thread.
-    stop : callable
-        Asked several times a second whether to stop early.
+    `on_solution` is told of every solution, as a function from expressions to values, and
+    `on_bound` of every bound; from another thread. `stop` is asked several times a second whether
+    to stop early.
 
     Raises
     ------
@@ -142,14 +132,9 @@ def bound_by(
 ) -> float | None:
     """Solve a model in what is left of `time_limit` seconds; what the solver says is recorded.
 
-    Other parameters as for `run_cpsat`. A failure is recorded, too, whatever it is: it costs the
-    solver's contribution only.
-
-    Returns
-    -------
-    float or None
-        The solver's bound on the objective, infinite if nothing satisfies the model; None if the
-        run has failed.
+    Return the solver's bound on the objective, infinite if nothing satisfies the model; None if the
+    run has failed. A failure is recorded, too, whatever it is: it costs the solver's contribution
+    only. Callbacks are as for `run_cpsat`.
     """
     left = max(0.1, time_limit - run.elapsed)
     try:

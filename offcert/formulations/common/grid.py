@@ -104,22 +104,11 @@ def start_windows(problem: Problem, upper: int) -> tuple[list[int], list[int]] |
 
 
 def useful_gaps(trace: Trace, required: Sequence[int]) -> Iterator[tuple[int, Gap, list[int]]]:
-    """Yield the gaps that span an operation at which memory can bind, and those operations.
+    """Yield number and gap of those that span an operation at which memory can bind, and these.
 
-    Evicting another one frees memory only where everything fits anyway: what is held in idle time
-    is held during the operations on both of its sides too.
-
-    Parameters
-    ----------
-    trace : Trace
-        The trace whose gaps they are.
-    required : sequence of int
-        For each operation, bytes that must be absent while it runs.
-
-    Yields
-    ------
-    number, gap, binding : int, Gap, list of int
-        Index into ``trace.gaps``, the gap, and the operations in their order.
+    During each operation, `required` bytes must be absent. Evicting another gap frees memory only
+    where everything fits anyway: what is held in idle time is held during the operations on both of
+    its sides too.
     """
     for number, gap in enumerate(trace.gaps):
         binding = [o for o in range(gap.before + 1, gap.after) if required[o] > 0]
@@ -152,18 +141,8 @@ def idle_demand(trace: Trace) -> list[int]:
 def distances(durations: Sequence[int], grid: int) -> tuple[tuple[int, int, int], ...]:
     """Return distances in cells over 2, 4, 8, … operations, where rounding makes them too short.
 
-    Parameters
-    ----------
-    durations : sequence of int
-        Ticks.
-    grid : int
-        Ticks a cell.
-
-    Returns
-    -------
-    tuple of (int, int, int)
-        ``(a, b, cells)``: operation b starts at least so long after a. Recovers part of what
-        rounding every duration down loses.
+    Durations and the grid's cell are in ticks. In ``(a, b, cells)``, operation b starts at least so
+    long after a. This recovers part of what rounding every duration down loses.
     """
     found = []
     step = 2
@@ -183,15 +162,9 @@ def symmetric_pairs(
     """Yield pairs (outer, inner) of indices of gaps that may be exchanged.
 
     Of two such gaps the outer one may be assumed to be evicted first, to leave first and to return
-    last: `offcert.formulations.models.interval_model` says why, where it uses that.
-
-    Parameters
-    ----------
-    gaps : sequence of UsefulGap
-        All that are worth evicting.
-    times : sequence of (int, int)
-        How long the offload and the prefetch of each last: sizes that were rounded up to the same
-        one may last differently.
+    last: `offcert.formulations.models.interval_model` says why, where it uses that. `times` says
+    how long the offload and the prefetch of each last: sizes that were rounded up to the same one
+    may last differently.
     """
     members: dict[int, list[int]] = {}
     for index, gap in enumerate(gaps):

@@ -97,22 +97,12 @@ _worker: _Worker | None = None
 
 
 def run_highs(program: str, time_limit: float, **arguments: Any) -> Any:
-    """Solve a program with HiGHS.
+    """Solve a program with HiGHS by a function of `scipy.optimize`: ``"milp"`` or ``"linprog"``.
 
-    Parameters
-    ----------
-    program : str
-        ``"milp"`` or ``"linprog"``, as the functions of `scipy.optimize`.
-    time_limit : float
-        Seconds; it is among the options too, and here lets HiGHS be stopped if it takes far longer.
-    **arguments
-        Of that function.
-
-    Returns
-    -------
-    scipy.optimize.OptimizeResult
-        What the function returned. If it returned nothing, because it failed, crashed, was killed
-        or took too long: ``status`` `FAILED`, a message, and None for values.
+    The time limit (seconds) is among the function's options, too, and here lets HiGHS be stopped if
+    it takes far longer. Return what the function returned. If it returned nothing, because it
+    failed, crashed, was killed or took too long: ``status`` `FAILED`, a message, and None for
+    values.
     """
     global _worker
     with _lock:
@@ -124,6 +114,22 @@ def run_highs(program: str, time_limit: float, **arguments: Any) -> Any:
             # Mostly an interrupt: nobody waits for what HiGHS is doing any more.
             _worker.stop()
             raise
+
+
+def run_linprog(
+    cost: Any, matrix: Any, limits: Any, bounds: Any, time_limit: float, method: str = "highs"
+) -> Any:
+    """Minimise a linear program whose rows are at most their limits; errors as for `run_highs`."""
+    return run_highs(
+        "linprog",
+        time_limit,
+        c=cost,
+        A_ub=matrix,
+        b_ub=limits,
+        bounds=bounds,
+        method=method,
+        options={"time_limit": time_limit},
+    )
 
 
 def end_process() -> None:

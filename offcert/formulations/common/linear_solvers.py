@@ -99,21 +99,11 @@ def solve_linear(
     threads: int = 1,
     seed: int = 0,
 ) -> LinearAnswer:
-    """Solve a program, or find out how good its best solution can be.
+    """Minimise a program, or find out how good its best solution can be.
 
-    Parameters
-    ----------
-    model : LinearModel
-        To minimise.
-    solver : str
-        ``"scipy"``, a name from ``pulp.listSolvers()``, or, if all numbers are integers,
-        ``"cpsat"``.
-    time_limit : float
-        Seconds; if none are left the solver is not started.
-    threads : int
-        For solvers that have such a setting. SciPy's HiGHS uses one.
-    seed : int
-        For CP-SAT.
+    The solver is ``"scipy"``, a name from ``pulp.listSolvers()``, or, if all numbers are integers,
+    ``"cpsat"``. If none of its `time_limit` seconds are left it is not started. `threads` are for
+    solvers that have such a setting (SciPy's HiGHS uses one), `seed` is for CP-SAT.
     """
     if solver != CPSAT:
         require_solver(solver)

@@ -103,16 +103,9 @@ class TimeGrid(GridData):
         offloads: dict[int, int],
         prefetches: dict[int, int],
     ) -> list[Plan]:
-        """Return plans that follow a solution.
+        """Return plans that follow a solution: the cells in which everything starts.
 
-        Parameters
-        ----------
-        trace : Trace
-            The trace whose operations and gaps they are.
-        starts : sequence of int
-            Cell of each operation.
-        offloads, prefetches : dict of int to int
-            Cell of the offload by tensor, and of the prefetch by index into `gaps`.
+        Operations are in their order, offloads by tensor, prefetches by index into `gaps`.
         """
         ends = [s + item.length for s, item in zip(starts, self.operations, strict=True)]
         evicted = {self.gaps[index].number: start for index, start in prefetches.items()}
@@ -132,16 +125,9 @@ class TimeGrid(GridData):
 def build_grid(problem: Problem, grid: int, upper: int, plain: bool = False) -> TimeGrid | None:
     """Return the problem on a grid, or None if its windows leave no schedule of at most `upper`.
 
-    Parameters
-    ----------
-    problem : Problem
-        Feasible: its memory is at least the trace's least.
-    grid : int
-        Ticks a cell.
-    upper : int
-        Ticks; schedules that last longer are of no interest.
-    plain : bool
-        Whether windows follow from durations alone, and amounts stay as they are.
+    The problem is feasible: its memory is at least the trace's least. `grid` is the ticks of a
+    cell, `upper` are ticks. If `plain`, windows follow from durations alone, and amounts stay as
+    they are.
     """
     require_integer(grid, "grid", 1)
     trace = problem.trace
@@ -199,15 +185,7 @@ def choose_grid(problem: Problem, upper: int, variables: int, plain: bool = Fals
 
 
 def require_coarse_enough(data: TimeGrid, variables: int) -> None:
-    """Raise if a grid needs more than `variables` pairs of an item and a cell.
-
-    Parameters
-    ----------
-    data : TimeGrid
-        The problem on the grid.
-    variables : int
-        As many are allowed.
-    """
+    """Raise if a grid needs more than `variables` pairs of an item and a cell."""
     needed = data.variables
     if needed > variables:
         coarser = -(-needed * data.grid // variables)

@@ -1,9 +1,11 @@
-"""Lower bounds for several devices: what one resource has to do, from its head to its tail."""
+"""Lower bounds for several devices: the work of one resource, from its head to its tail."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from math import ceil
 
 import numpy as np
@@ -11,11 +13,150 @@ from scipy.sparse import coo_array
 
 from offcert.core.platform import Kind
 from offcert.core.result import Bound, Evidence
-from offcert.formulations.common.highs import run_highs
-from offcert.formulations.devices.times import JobGroup, Times
+from offcert.formulations.common.highs import run_linprog
 from offcert.proofs.devices_certificate import DEVICE, RESOURCE, Resource, ResourceProof
-from offcert.questions.devices.problem import DevicesProblem, JobKind, Place
+from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
 from offcert.questions.schedule.problem import Problem
+
+
+@dataclass(frozen=True)
+class JobGroup:
+    """Jobs of one kind and gradient, of all devices together."""
+
+    kind: JobKind
+    gradient: int
+    head: int  # Ticks before each of them.
+    tail: int  # Ticks after each of them.
+    ticks: int  # Of all of them together.
+
+
+class Times:
+    """Heads and tails of one problem: earliest ends of operations, and what must follow them.
+
+    Of one device alone, every schedule takes at least `alone` ticks.
+    """
+
+    def __init__(self, problem: DevicesProblem, alone: int) -> None:
+        self.problem = problem
+        durations = problem.step.trace.durations
+        # Ticks by which each operation can have ended at the earliest.
+        self.ends = list(accumulate(durations))
+        self.alone = max(alone, self.ends[-1])
+        self.ends[-1] = self.alone
+        # Ticks from the start of each operation to the end of the step, at least.
+        self.rest = list(accumulate(reversed(durations)))[::-1]
+        self._host = problem.accumulation.place is Place.HOST
+        if self._host and problem.devices > 1:
+            self._extend_rest()
+
+    def _ticks(self, kind: JobKind, gradient: int) -> int:
+        return self.problem.ticks(Job(kind, gradient, 0))
+
+    def _extend_rest(self) -> None:
+        for index, gradient in enumerate(self.problem.gradients):
+            before = sum(self.problem.step.trace.durations[: gradient.ready + 1])
+            used = sum(self.problem.step.trace.durations[: gradient.last_use + 1])
+            follows = self._ticks(JobKind.SEND, index) + self._tail(JobKind.SEND, index)
+            done = 0
+            for operation, duration in enumerate(self.problem.step.trace.durations):
+                if operation <= gradient.ready:
+                    self.rest[operation] = max(self.rest[operation], before - done + follows)
+                if operation <= gradient.last_use:
+                    self.rest[operation] = max(
+                        self.rest[operation], used - done + self._ticks(JobKind.RETURN, index)
+                    )
+                done += duration
+
+    def works(self) -> list[JobGroup]:
+        """Return all jobs, those of a kind and gradient together.
+
+        Where the first device adds up, heads count from the moment all devices have ended.
+        """
+        kinds = {(job.kind, job.gradient) for job in self.problem.jobs}
+        counts = dict.fromkeys(kinds, 0)
+        for job in self.problem.jobs:
+            counts[job.kind, job.gradient] += 1
+        return [
+            JobGroup(
+                kind,
+                gradient,
+                self._head(kind, gradient),
+                self._tail(kind, gradient),
+                counts[kind, gradient] * self._ticks(kind, gradient),
+            )
+            for kind, gradient in sorted(kinds)
+        ]
+
+    def _head(self, kind: JobKind, index: int) -> int:
+        gradient, count = self.problem.gradients[index], self.problem.devices
+        send, add = self._ticks(JobKind.SEND, index), self._ticks(JobKind.ADD, index)
+        if self._host:
+            ready = self.ends[gradient.ready]
+            if kind is JobKind.SEND:
+                return ready
+            if kind is JobKind.ADD:
+                return ready + send
+            added = ready + max(count * send + add, send + count * add)
+            return max(self.ends[gradient.last_use], added)
+        forward = self._ticks(JobKind.FORWARD, index)
+        if kind in (JobKind.SEND, JobKind.ADD):
+            return 0
+        if kind is JobKind.FORWARD:
+            return send
+        others = count - 1
+        added = max(
+            others * send + forward + add,
+            send + others * forward + add,
+            send + forward + others * add,
+            count * add,
+        )
+        return added + (self._ticks(JobKind.COLLECT, index) if kind is JobKind.RETURN else 0)
+
+    def _tail(self, kind: JobKind, index: int) -> int:
+        count = self.problem.devices
+        back, add = self._ticks(JobKind.RETURN, index), self._ticks(JobKind.ADD, index)
+        if kind is JobKind.RETURN:
+            return 0
+        if self._host:
+            return count * back + (add if kind is JobKind.SEND else 0)
+        tail = (count - 1) * back
+        for later, ticks in (
+            (JobKind.COLLECT, self._ticks(JobKind.COLLECT, index)),
+            (JobKind.ADD, add),
+            (JobKind.FORWARD, self._ticks(JobKind.FORWARD, index)),
+        ):
+            if kind is later:
+                return tail
+            tail += ticks
+        return tail
+
+    def activations(self, kinds: frozenset[Kind]) -> tuple[int, int]:
+        """Return the least head and tail of transfers of activations in some directions."""
+        trace, platform = self.problem.step.trace, self.problem.step.platform
+        heads, tails = [], []
+        for gap, size in zip(trace.gaps, trace.gap_sizes, strict=True):
+            writer = trace.tensors[gap.tensor].uses[0]
+            written = self.ends[writer] if writer >= 0 else 0
+            out = platform.transfer_time(size, Kind.OFFLOAD)
+            back = platform.transfer_time(size, Kind.PREFETCH)
+            if Kind.OFFLOAD in kinds:
+                heads.append(written)
+                tails.append(back + self.rest[gap.after])
+            if Kind.PREFETCH in kinds:
+                opened = self.ends[gap.before] if gap.before >= 0 else 0
+                heads.append(max(opened, written + out))
+                tails.append(self.rest[gap.after])
+        return min(heads, default=0), min(tails, default=0)
+
+    def after(self, operation: int) -> tuple[int, int, int]:
+        """Return head, tail and ticks of what must come back to one device after an operation."""
+        step = self.problem.step
+        missing = step.trace.demand[operation] - step.platform.memory
+        tails = [self.rest[gap.after] for gap in step.trace.gaps if gap.spans(operation)]
+        # Whole tensors come back, so at least as many bytes.
+        ticks = step.platform.transfer_time(max(missing, 0), Kind.PREFETCH)
+        return self.ends[operation], min(tails, default=0), ticks
+
 
 # Bits of the largest multiplier. Arbitrary.
 _BITS = 40
@@ -36,19 +177,8 @@ def multipliers(
 ) -> dict[int, Fraction]:
     """Return prices of bytes that must be absent, in ticks of transfers in some directions.
 
-    Parameters
-    ----------
-    problem : Problem
-        One device's.
-    kinds : set of Kind
-        The directions whose ticks count.
-    time_limit : float
-        Seconds.
-
-    Returns
-    -------
-    dict
-        By operation; empty if nothing is forced or no prices were found in time.
+    The problem is one device's. The prices are by operation; none if nothing is forced, or if none
+    were found within `time_limit` seconds.
     """
     missing = lacking(problem)
     trace = problem.trace
@@ -69,18 +199,9 @@ def multipliers(
         ]
     values, places, columns = zip(*entries, strict=True)
     shape = (len(rows) + len(trace.gaps), len(trace.gaps) + len(tensors))
-    cost = _costs(problem, kinds, tensors)
     limits = [-float(missing[operation]) for operation in rows] + [0.0] * len(trace.gaps)
-    answer = run_highs(
-        "linprog",
-        time_limit,
-        c=cost,
-        A_ub=coo_array((values, (places, columns)), shape=shape).tocsr(),
-        b_ub=limits,
-        bounds=(0.0, 1.0),
-        method="highs",
-        options={"time_limit": time_limit},
-    )
+    matrix = coo_array((values, (places, columns)), shape=shape).tocsr()
+    answer = run_linprog(_costs(problem, kinds, tensors), matrix, limits, (0.0, 1.0), time_limit)
     if answer.x is None or answer.status != 0:
         return {}
     duals = -np.asarray(answer.ineqlin.marginals)[: len(rows)]
@@ -90,13 +211,11 @@ def multipliers(
 def _costs(problem: Problem, kinds: frozenset[Kind], tensors: list[int]) -> list[float]:
     trace, platform = problem.trace, problem.platform
     back = [
-        platform.transfer_time(size, Kind.PREFETCH) if Kind.PREFETCH in kinds else 0
+        platform.transfer_time(size, Kind.PREFETCH) * (Kind.PREFETCH in kinds)
         for size in trace.gap_sizes
     ]
     out = [
-        platform.transfer_time(trace.tensors[tensor].size, Kind.OFFLOAD)
-        if Kind.OFFLOAD in kinds
-        else 0
+        platform.transfer_time(trace.tensors[tensor].size, Kind.OFFLOAD) * (Kind.OFFLOAD in kinds)
         for tensor in tensors
     ]
     return [float(ticks) for ticks in back + out]
@@ -155,21 +274,10 @@ def directions(resource: Resource) -> frozenset[Kind]:
 def devices_bounds(
     problem: DevicesProblem, alone: int = 0, *, time_limit: float = 10.0
 ) -> list[Bound]:
-    """Return proved lower bounds on the makespan.
+    """Return proved bounds on the makespan: ``devices-alone``, and the best of each resource.
 
-    Parameters
-    ----------
-    problem : DevicesProblem
-        The problem.
-    alone : int
-        Ticks below which no schedule of a single device goes, proved elsewhere.
-    time_limit : float
-        Seconds for each linear program.
-
-    Returns
-    -------
-    list of Bound
-        ``devices-alone``, and the best ``devices-resource`` of each resource.
+    Of a single device, no schedule takes fewer than `alone` ticks; that is proved elsewhere. Each
+    linear program may take `time_limit` seconds.
     """
     finder = _Finder(problem, alone, time_limit)
     found = [Bound(DEVICE, finder.times.alone, Evidence.PROVED)]
@@ -227,9 +335,9 @@ class _Finder:
 
     def _uses(self, work: JobGroup, resource: Resource) -> bool:
         direction = work.kind.direction
-        if direction is None:
-            return resource is Resource.ADDER
-        return direction in directions(resource)
+        return (
+            resource is Resource.ADDER if direction is None else direction in directions(resource)
+        )
 
     def _subsets(
         self,

@@ -19,8 +19,8 @@ from offcert.core.platform import Kind
 from offcert.core.result import Bound
 from offcert.formulations.common.cpsat import OverrunError, run_cpsat, solver_with
 from offcert.formulations.common.outcome import CP_SAT
-from offcert.proofs.claims import claimed
 from offcert.proofs.devices_certificate import MODEL
+from offcert.proofs.registry import claimed
 from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
 from offcert.questions.devices.schedule import DevicesPlan, DevicesSchedule, TimedJob
 from offcert.questions.devices.simulate import simulate_devices
@@ -52,23 +52,9 @@ def solve_devices(
 ) -> ModelAnswer:
     """Look for schedules no longer than a known one, and for a bound on all.
 
-    Parameters
-    ----------
-    problem : DevicesProblem
-        Small: some hundred operations and transfers in all.
-    upper_bound : int
-        Makespan of a known schedule.
-    lower_bound : int
-        Ticks; proved elsewhere.
-    time_limit : float
-        Seconds.
-    workers, seed : int
-        For the solver.
-
-    Returns
-    -------
-    ModelAnswer
-        Nothing if the problem's times are too large for the solver.
+    Small problems: some hundred operations and transfers in all. `lower_bound` (ticks) is proved
+    elsewhere, `time_limit` is in seconds. Nothing is found if the problem's times are too large for
+    the solver.
     """
     if upper_bound > _LONGEST:
         return ModelAnswer(None, None)

@@ -54,15 +54,7 @@ class IntegerProgram:
 
 
 class CellModel(TimeIndexedModel):
-    """The cells of the time-indexed model alone, in integers.
-
-    Parameters
-    ----------
-    problem : Problem
-        Of whole transfers.
-    cells : Cells
-        How its times are rounded.
-    """
+    """The cells of the time-indexed model of a problem with whole transfers, in integers."""
 
     def __init__(self, problem: Problem, cells: Cells) -> None:
         require_exportable(problem)
@@ -244,13 +236,8 @@ class RowBuilding:
     ) -> IntegerProgram:
         """Return the program.
 
-        Parameters
-        ----------
-        comments : iterable of str
-            Lines about it.
-        integers, endless : iterable of str
-            First parts of the names of variables that are integers, and of those that have no
-            largest value; ``makespan`` is both.
+        The first parts of names say which variables are integers, and which have no largest value;
+        ``makespan`` is both.
         """
         whole, free = {"makespan", *integers}, {"makespan", *endless}
         every = self.columns.items()

@@ -178,14 +178,8 @@ def _timed(
 def schedule_with(problem: Problem, decisions: Decisions, deadline: float) -> FluidSchedule | None:
     """Return a checked schedule that evicts and waits as another model has decided, or None.
 
-    Parameters
-    ----------
-    problem : Problem
-        With interruptible transfers.
-    decisions : Decisions
-        Evicted gaps and idle times.
-    deadline : float
-        Of `time.monotonic`.
+    Transfers are interruptible; evicted gaps and idle times are decided. The deadline is one of
+    `time.monotonic`.
     """
     return _timed(problem, _rules(problem, False, True, None), decisions, 0.0, deadline)
 

@@ -241,7 +241,7 @@ def fluid_bound(
     relax: bool = False,
     required: Sequence[int] | None = None,
 ) -> FluidBound:
-    """Return a lower bound on the makespan, in ticks.
+    """Return a lower bound on the makespan, in ticks, whatever ended the solver.
 
     Parameters
     ----------
@@ -256,11 +256,6 @@ def fluid_bound(
         Bytes that must be absent during each operation. By default what exceeds the memory, which
         is valid for interruptible transfers too; rounded up to reachable sums
         (`relaxations.required_absent`) it is valid for atomic ones only, and stronger.
-
-    Returns
-    -------
-    FluidBound
-        Valid whatever ended the solver.
 
     Raises
     ------

@@ -37,19 +37,11 @@ class Amounts:
 
 
 def exact_amounts(program: FluidProgram, values: list[float], denominator: int) -> Amounts:
-    """Round a solution to multiples of ``1 / denominator`` bytes.
+    """Round a solution, the values of columns, to multiples of ``1 / denominator`` bytes.
 
-    What rounding must not touch is kept: amounts grow, stay within their tensor, are complete when
-    their gap closes, and nothing returns that has not left. Link and memory may end up violated.
-
-    Parameters
-    ----------
-    program : FluidProgram
-        The program; its evictions are decided, or fractional.
-    values : list of float
-        Of its columns.
-    denominator : int
-        At least 1.
+    Evictions of the program are decided, or fractional. What rounding must not touch is kept:
+    amounts grow, stay within their tensor, are complete when their gap closes, and nothing returns
+    that has not left. Link and memory may end up violated.
     """
     trace = program.trace
     copied, returned = {}, {}
@@ -85,16 +77,8 @@ def fluid_schedule(
 ) -> FluidSchedule | None:
     """Return the schedule that moves `amounts`, unchecked; None if the link cannot.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any problem.
-    idle : sequence of int
-        Ticks before each operation.
-    amounts : Amounts
-        Amounts that have moved by each instant.
-    parts : int
-        Number of parts into which each stretch is cut.
+    Before each operation the device is idle for so many ticks; each stretch is cut into so many
+    parts.
     """
     layout = _Layout(problem, amounts, parts)
     starts, ends = [], []

@@ -66,17 +66,8 @@ class Decisions:
 class FluidProgram:
     """Columns and rows for one problem; times in units of `unit` ticks, sizes of `block` bytes.
 
-    Parameters
-    ----------
-    problem : Problem
-        A feasible one.
-    rules : Rules
-        Rules for transfers.
-    decisions : Decisions
-        Decisions that are fixed.
-    slack : float
-        Scaled: how much more must be absent, and how much less an operation's stretch may move, so
-        that a solution survives its rounding.
+    The scaled `slack` says how much more must be absent, and how much less an operation's stretch
+    may move, so that a solution survives its rounding.
     """
 
     def __init__(

@@ -22,9 +22,9 @@ from offcert.formulations.joint.room import (
     rooms,
 )
 from offcert.formulations.joint.tree import JointBound, Runs, grow, rounded
-from offcert.proofs.claims import proved
 from offcert.proofs.joint_document import PLACES, JointCases, JointWeights, write
 from offcert.proofs.kinds.multipliers import JointProof
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Problem, Transfers
 
 METHOD = "joint-lp"

@@ -24,7 +24,7 @@ from offcert.questions.schedule.problem import Problem
 
 
 def joined_gaps(problem: Problem) -> Problem:
-    """Return the problem with all gaps of each tensor joined to one; a bound on it is one on this.
+    """Return the problem with all gaps of each tensor joined; a bound on it is one on this.
 
     Raises
     ------
@@ -56,12 +56,9 @@ class OutOfLabelsError(Exception):
 
 
 class Deadline:
-    """When a search has to pause that can be taken up again.
+    """The time at which a search has to pause that can be taken up again.
 
-    Parameters
-    ----------
-    stop : callable, optional
-        Asked from time to time; if it returns true, the time is over.
+    If `stop` returns true, which is asked from time to time, the time is over.
     """
 
     def __init__(self, stop: Callable[[], bool] | None = None) -> None:
@@ -76,13 +73,7 @@ class Deadline:
             yield
 
     def check(self) -> None:
-        """Return if there is time left.
-
-        Raises
-        ------
-        OutOfTimeError
-            If not.
-        """
+        """Return if there is time left, or raise `OutOfTimeError`."""
         if time.monotonic() > self._end or (self._stop is not None and self._stop()):
             raise OutOfTimeError
 
@@ -99,23 +90,10 @@ R = TypeVar("R", bound=Runner)
 
 
 class Race(Generic[R]):
-    """Searches, and whose turn it is.
+    """Searches that take turns, each of which may store so many labels in a round.
 
-    Parameters
-    ----------
-    runners : list
-        The searches. A caller may add some, or put another one in the place of one.
-    budget : int
-        Labels that each may store in the first round.
-    growth : int
-        By what factor a budget grows.
-
-    Attributes
-    ----------
-    runners : list
-        Runners that have not dropped out.
-    budget : int
-        Labels that each may store in the present round.
+    A caller may add runners, or put another one in the place of one. After each round the budget
+    grows by a factor.
     """
 
     def __init__(self, runners: list[R], budget: int, growth: int = 4) -> None:
@@ -131,20 +109,11 @@ class Race(Generic[R]):
         return max((runner.proven for runner in self.runners), default=0)
 
     def give_turns(self, turn: Callable[[int], bool]) -> bool:
-        """Give everyone a turn who has not had one in this round; end the round after the last.
+        """Give everyone a turn who has not had one in this round; return whether the race is over.
 
-        If a turn raises, the round can be taken up again with that turn.
-
-        Parameters
-        ----------
-        turn : callable
-            Given a place among the runners; lets that one search, and returns whether the race is
-            over.
-
-        Returns
-        -------
-        bool
-            Whether the race is over.
+        `turn` is given a place among the runners, lets that one search, and returns whether the
+        race is over. After the last turn the round ends. If a turn raises, the round can be taken
+        up again with that turn.
         """
         while self._place < len(self.runners):
             if turn(self._place):
@@ -156,14 +125,9 @@ class Race(Generic[R]):
     def budgets(self, place: int, first: int, most: int) -> Iterator[int]:
         """Yield the budgets of one turn: more, as long as that raises the best bound of all.
 
-        What rises at last is seldom overtaken, and the others take longer than the rest of it.
-
-        Parameters
-        ----------
-        place : int
-            Of the runner; it has to search after every budget.
-        first, most : int
-            The first budget, and what none exceeds, in labels.
+        The first is `first`, and none exceeds `most`. The runner at `place` has to search after
+        every budget. What rises at last is seldom overtaken, and the others take longer than the
+        rest of it.
         """
         budget = min(first, most)
         while True:
@@ -178,14 +142,10 @@ class Race(Generic[R]):
         self.budget *= self._growth
 
     def thin(self, part: tuple[int, int], key: Callable[[R], Any] | None = None) -> None:
-        """Let those drop out that are behind.
+        """Let those drop out that are behind; a `part` stays, and always one runner.
 
-        Parameters
-        ----------
-        part : (int, int)
-            Numerator and denominator of the part that stays; one runner always does.
-        key : callable, optional
-            Gives the key by which runners are sorted; by default the most proved comes first.
+        The part is a numerator and a denominator. Runners are sorted by `key`; by default the most
+        proved comes first.
         """
         self.runners.sort(key=key or (lambda runner: -runner.proven))
         numerator, denominator = part

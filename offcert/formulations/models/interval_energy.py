@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from offcert.formulations.common.highs import run_highs
+from offcert.formulations.common.highs import run_linprog
 from offcert.formulations.models.interval_data import Instant, IntervalData, instants
 
 # Part of the horizon below which a violation is rounding, and rounds of the search for constraints.
@@ -153,21 +153,10 @@ def _windows_around(data: IntervalData, points: tuple[Instant, ...]) -> Iterator
 
 
 def choose_windows(data: IntervalData, duplex: bool, seconds: float) -> list[Window]:
-    """Return the windows that bind in the linear relaxation.
+    """Return the windows that bind in the linear relaxation, valid whatever its accuracy.
 
-    Parameters
-    ----------
-    data : IntervalData
-        The problem on its grid.
-    duplex : bool
-        Whether the directions of the link are independent.
-    seconds : float
-        After which no further round starts; what has been found until then is returned.
-
-    Returns
-    -------
-    list of Window
-        All of them valid, whatever the linear program's accuracy; none if it failed.
+    After `seconds` no further round starts: what has been found until then is returned, and nothing
+    if the linear program failed.
     """
     points = instants(data)
     if not points:
@@ -223,16 +212,7 @@ def _solve(
     remaining = deadline - time.monotonic()
     if remaining <= 0:
         return None
-    answer = run_highs(
-        "linprog",
-        remaining,
-        c=cost,
-        A_ub=every,
-        b_ub=right,
-        bounds=bounds,
-        method="highs",
-        options={"time_limit": remaining},
-    )
+    answer = run_linprog(cost, every, right, bounds, remaining)
     if answer.x is None or answer.status != 0:
         return None
     point = np.asarray(answer.x, dtype=float)

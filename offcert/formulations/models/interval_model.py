@@ -32,17 +32,9 @@ Linear = Any
 class IntervalModel:
     """Variables and constraints for one problem on one grid.
 
-    Parameters
-    ----------
-    data : IntervalData
-        The problem on its grid.
-    duplex : bool
-        Whether the directions of the link are independent.
-    ordered : bool
-        Whether every offload must end before any prefetch starts (a restriction: its optimum may
-        be larger, notes on the papers §1.2).
-    windows : iterable of Window
-        Energy constraints to state.
+    On a duplex link the directions are independent. If `ordered`, every offload must end before any
+    prefetch starts (a restriction: its optimum may be larger, notes on the papers §1.2). The
+    windows are energy constraints to state.
     """
 
     def __init__(
@@ -350,13 +342,7 @@ class IntervalModel:
                 yield self.stays[index, instant], prefetch >= claim
 
     def schedule(self, value: Any) -> Schedule:
-        """Return the schedule, in grid cells, of a solution.
-
-        Parameters
-        ----------
-        value : callable
-            From a variable to its value.
-        """
+        """Return a solution, a function from variables to values, as a schedule in grid cells."""
         data = self.data
         transfers = []
         for members in self.gaps_of.values():

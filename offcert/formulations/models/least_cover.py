@@ -20,20 +20,9 @@ _TRANSFER = 1e-6
 def least_cover_gaps(problem: Problem, seconds: float) -> list[int] | None:
     """Return the gaps of which the fewest bytes of transfers make every operation fit.
 
-    A plan moves no fewer bytes, and of as many bytes no fewer tensors, if the solver has ended;
-    whether one of these gaps is quick enough is another question.
-
-    Parameters
-    ----------
-    problem : Problem
-        A problem with any trace.
-    seconds : float
-        Time limit of HiGHS.
-
-    Returns
-    -------
-    list of int or None
-        None if nothing was found in time, nothing can leave, or the trace is too large for it.
+    A plan moves no fewer bytes, and of as many bytes no fewer tensors, if HiGHS has ended within
+    `seconds`; whether one of these gaps is quick enough is another question. None if nothing was
+    found in time, nothing can leave, or the trace is too large for it.
     """
     trace, memory = problem.trace, problem.platform.memory
     tight = [o for o, demand in enumerate(trace.demand) if demand > memory]

@@ -24,20 +24,11 @@ from offcert.questions.schedule.problem import Problem
 
 
 class PausingCells(TimeIndexedModel):
-    """Columns and rows for one problem.
+    """Columns and rows for one feasible problem with interruptible transfers.
 
-    Parameters
-    ----------
-    problem : Problem
-        Feasible, with interruptible transfers.
-    grid : int
-        Ticks a cell.
-    upper : int
-        Ticks; longer schedules are not described.
-    integers : bool
-        Whether all numbers are integers, so that whole units of data are moved in each cell.
-    ends : float
-        Seconds of `time.monotonic` at which building the model is given up.
+    Cells have `grid` ticks, and schedules longer than `upper` ticks are not described. If
+    `integers`, all numbers are integers, so that whole units of data are moved in each cell. At
+    `ends`, in seconds of `time.monotonic`, building the model is given up.
     """
 
     def __init__(

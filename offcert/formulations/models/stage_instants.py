@@ -15,21 +15,8 @@ from offcert.questions.schedule.problem import Problem
 class Instants:
     """The instants that matter, in order; instant -1 is time 0.
 
-    Parameters
-    ----------
-    data : TimeGrid
-        The problem on a grid of one tick.
-    model : LinearModel
-        Receives the start times of the operations.
-    unit : float
-        Ticks in a unit of time of the model.
-
-    Attributes
-    ----------
-    instants : list of (int, bool)
-        Operation, and whether it is its end. An operation of no duration has one instant only.
-    operations : list of terms
-        Start of each operation, in units.
+    The problem is on a grid of one tick. The model, whose unit of time has `unit` ticks, receives
+    the start times of the operations.
     """
 
     def __init__(self, data: TimeGrid, model: LinearModel, unit: float) -> None:
@@ -126,23 +113,8 @@ class StageLeg:
 class TransferVariables:
     """The variables of all transfers.
 
-    Parameters
-    ----------
-    data : TimeGrid
-        The problem on a grid of one tick.
-    axis : Instants
-        Its instants.
-    model : LinearModel
-        Receives columns, and the rows that concern one transfer alone.
-    exact : bool
-        Whether every instant needs literals, for both ends of a transfer.
-
-    Attributes
-    ----------
-    out : dict of int to StageLeg
-        Offloads by tensor.
-    inward : list of StageLeg
-        Prefetches, by index of the gap.
+    The model receives columns, and the rows that concern one transfer alone. If `exact`, every
+    instant needs literals, for both ends of a transfer.
     """
 
     def __init__(self, data: TimeGrid, axis: Instants, model: LinearModel, exact: bool) -> None:
@@ -255,19 +227,10 @@ class _Placed:
 def plan_of(
     problem: Problem, axis: Instants, transfers: TransferVariables, values: list[float]
 ) -> Plan:
-    """Return the plan that a solution of the stage model amounts to.
+    """Return the plan that a solution of the stage model, its values of columns, amounts to.
 
     If the link is a simplex one and the order of transfers is part of the model, the plan is
     feasible and its makespan is the model's objective; otherwise it is a good guess.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    axis, transfers : Instants, TransferVariables
-        The model's variables.
-    values : list of float
-        Of the columns.
     """
     gaps = axis.data.gaps
     evicted = {

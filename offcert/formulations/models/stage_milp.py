@@ -172,18 +172,10 @@ def _program(run: ModelRun, exact: bool) -> StageModel | None:
 
 
 class StageModel:
-    """Columns and rows for one problem.
+    """Columns and rows for one problem on a grid of one tick; `upper` ticks scale its times.
 
-    Parameters
-    ----------
-    data : TimeGrid
-        The problem on a grid of one tick, for its windows and amounts.
-    duplex : bool
-        Whether the directions of the link are independent.
-    exact : bool
-        Whether to add the order of transfers.
-    upper : int
-        Ticks; what times are scaled by.
+    On a duplex link the directions are independent. An `exact` program has the order of transfers,
+    too.
     """
 
     def __init__(self, data: TimeGrid, duplex: bool, exact: bool, upper: int) -> None:

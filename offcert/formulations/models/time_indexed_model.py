@@ -25,16 +25,9 @@ from offcert.formulations.common.time_grid import GridGap, StartWindow, TimeGrid
 class TimeIndexedModel:
     """Columns and rows for one problem on one grid.
 
-    Parameters
-    ----------
-    data : TimeGrid
-        The problem on its grid.
-    duplex : bool
-        Whether the directions of the link are independent.
-    integers : bool
-        Whether all numbers are integers, for a solver that counts in integers.
-    ends : float
-        Seconds of `time.monotonic` at which building the model is given up.
+    On a duplex link the directions are independent. If `integers`, all numbers are integers, for a
+    solver that counts in these. At `ends`, in seconds of `time.monotonic`, building the model is
+    given up.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from ortools.sat.python import cp_model
 from offcert.core.result import Bound
 from offcert.formulations.common.cpsat import CpSatEnd, run_cpsat, solver_with
 from offcert.formulations.common.outcome import CP_SAT
-from offcert.formulations.placement.sections import Sections
+from offcert.formulations.placement.skyline_state import Sections
 from offcert.proofs.placement_certificate import claimed
 from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
 
@@ -39,25 +39,8 @@ def no_overlap_cpsat(
 ) -> PlacementOutcome:
     """Find the least pool, or any placement within the problem's capacity.
 
-    Parameters
-    ----------
-    problem : PlacementProblem
-        The problem; with a capacity, any placement within it ends the search.
-    time_limit : float
-        Seconds, building the model included.
-    workers, seed : int
-        For the solver.
-    hint : Placement, optional
-        A valid placement. Without a capacity, only smaller pools are of interest.
-    bound : int
-        Bytes; a bound on the pool that is already known. What is claimed may rest on it.
-    found : callable, optional
-        Given every better placement as soon as it is found, from another thread.
-
-    Returns
-    -------
-    PlacementOutcome
-        Its bound, if it is better than the load and `bound`, is the solver's word.
+    Arguments are as for `skyline_search`; `found` is called from another thread. The bound, if it
+    is better than the load and `bound`, is the solver's word, and may rest on `bound`.
     """
     deadline = time.monotonic() + time_limit
     sections = Sections(problem)

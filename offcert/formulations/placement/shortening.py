@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from offcert.core.platform import Kind
-from offcert.formulations.common.highs import run_highs
+from offcert.formulations.common.highs import run_linprog
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
@@ -34,20 +34,9 @@ _UNIT = 1e6
 def shortened(problem: Problem, schedule: Schedule, *, time_limit: float = 10.0) -> Schedule:
     """Return a schedule of the same step time whose residences take fewer bytes times ticks.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of which `schedule` is a valid one; of a certificate, `Certificate.executed`.
-    schedule : Schedule
-        Its transfers are whole.
-    time_limit : float
-        Seconds.
-
-    Returns
-    -------
-    Schedule
-        With the same transfers and the same makespan. The given one, where the solver
-        has no answer in time, or none that holds exactly.
+    It has the same transfers, which are whole, and the same makespan. Where the solver has no
+    answer within `time_limit` seconds, or none that holds exactly, it is the given one. The problem
+    is the one that is executed: of a certificate, `Certificate.executed`.
     """
     program = _program(problem, schedule)
     times = program.solved(time_limit)
@@ -98,16 +87,10 @@ class _DifferenceProgram:
             (values, (np.repeat(np.arange(rows), 2), pairs.ravel())), shape=(rows, columns)
         )
         lengths = np.array(self.lengths, float)
-        answer = run_highs(
-            "linprog",
-            time_limit,
-            c=np.array(self.cost, float) / _UNIT,
-            A_ub=matrix,
-            b_ub=-lengths[pairs[:, 0]],
-            bounds=[(float(low), float(high)) for low, high in self._ranges],
-            method="highs-ds",
-            options={"time_limit": time_limit},
-        )
+        cost = np.array(self.cost, float) / _UNIT
+        bounds = [(float(low), float(high)) for low, high in self._ranges]
+        limits = -lengths[pairs[:, 0]]
+        answer = run_linprog(cost, matrix, limits, bounds, time_limit, "highs-ds")
         if answer.x is None or answer.status != 0:
             return None
         return [round(each) for each in answer.x.tolist()]

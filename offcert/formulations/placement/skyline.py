@@ -8,13 +8,17 @@ of it? Few boxes can, and one takes the point with the fewest, as in an exact co
 ``docs/theory/placement-search.md`` derives every rule.
 
 `skyline_search` finds the least pool, or a placement within a capacity, with a bound where all is
-seen.
+seen. `exclude` and `reduced` find a few residences that do not fit into some capacity: a bound that
+can be checked. The search says that something does not fit, and is fast. It is then asked about
+fewer and fewer residences, as one looks for an irreducible infeasible subset of the rows of a
+linear program, by deletion: what does not fit without a residence either is left without it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import count
 
@@ -22,10 +26,9 @@ import numpy as np
 
 from offcert.core.compiled import FloatArray, IntArray
 from offcert.core.result import Bound
-from offcert.formulations.placement.sections import Sections
 from offcert.formulations.placement.skyline_branch import FEWEST, HEAVIEST, LOWEST, WEIGHTED
 from offcert.formulations.placement.skyline_kernel import FOUND, GOING_ON, NONE, advance
-from offcert.formulations.placement.skyline_state import NODES, begin, boxes_of, new_state
+from offcert.formulations.placement.skyline_state import NODES, Sections, begin, boxes_of, new_state
 from offcert.proofs.placement_certificate import searched
 from offcert.questions.placement.problem import Placement, PlacementOutcome, PlacementProblem
 
@@ -60,19 +63,8 @@ class Answer(IntEnum):
 class Skyline:
     """Attempts at placing boxes within capacities; where one fails is learned for the next.
 
-    Parameters
-    ----------
-    sections : Sections
-        The boxes to be placed, section by section.
-    seed : int
-        Seed of the priorities.
-
-    Attributes
-    ----------
-    addresses : int64 array
-        Of the last placement that was found, in units.
-    nodes : int
-        How many have been looked at, in all.
+    `addresses` (units) are those of the last placement that was found, and `nodes` have been looked
+    at in all.
     """
 
     def __init__(self, sections: Sections, seed: int = 0) -> None:
@@ -87,16 +79,10 @@ class Skyline:
         self._nodes_a_second = _FIRST_LOOK / _LOOK
 
     def attempt(self, capacity: int, until: float) -> Answer:
-        """Try once to place all boxes within a capacity.
+        """Try once to place all boxes within a capacity, in units.
 
-        Later attempts are longer, so that each capacity is decided in the end.
-
-        Parameters
-        ----------
-        capacity : int
-            Units.
-        until : float
-            When to stop, in seconds of the monotonic clock.
+        Later attempts are longer, so that each capacity is decided in the end. It stops at `until`,
+        in seconds of the monotonic clock.
         """
         number = next(self._attempts)
         turn, rule = divmod(number, len(_RULES))
@@ -179,23 +165,11 @@ def least_capacity(
     until: float,
     found: Callable[[IntArray], None],
 ) -> tuple[int, int]:
-    """Narrow down the least capacity, in units, from both sides.
+    """Narrow down the least capacity, in units, from both sides; return what is known at the end.
 
-    Parameters
-    ----------
-    skyline : Skyline
-        The search.
-    lower, upper : int
-        There is a placement within `upper`, and none within less than `lower`.
-    until : float
-        When to stop, in seconds of the monotonic clock.
-    found : callable
-        Given the addresses of every better placement.
-
-    Returns
-    -------
-    lower, upper : int
-        The same, at the end.
+    There is a placement within `upper`, and none within less than `lower`. The search stops at
+    `until`, in seconds of the monotonic clock. `found` is given the addresses of every better
+    placement.
     """
     for turn in count():
         if lower >= upper or time.monotonic() >= until:
@@ -290,3 +264,115 @@ def _within(
         if answer is Answer.NONE:
             return capacity + 1, True
     return lower, False
+
+
+# An asking search may take so many times the nodes of the one before, and so many more. Arbitrary.
+_MORE, _LEAST_NODES = 1.5, 500
+# Attempts without an answer before the rest is left open, where the time lasts. Arbitrary.
+_ATTEMPTS = 16
+
+
+@dataclass(frozen=True)
+class Infeasible:
+    """Residences that do not fit into less than some capacity."""
+
+    value: int  # Bytes; into less these do not fit.
+    residences: tuple[int, ...]  # Numbers of the residences.
+
+
+def exclude(
+    problem: PlacementProblem,
+    least: int,
+    until: float,
+    seed: int = 0,
+    hint: Placement | None = None,
+    found: Callable[[Placement], object] | None = None,
+) -> Infeasible | None:
+    """Exclude capacities from `least` bytes on, as many as can be; None if none was excluded.
+
+    If the problem has a capacity, that alone is asked for. Only capacities below the pool of the
+    hint, a valid placement, are of interest. `found` is given every placement that is met with. The
+    search stops at `until`, in seconds of the monotonic clock.
+    """
+    sections = Sections(problem)
+    unit, skyline = sections.unit, Skyline(sections, seed)
+    first = low = -(-least // unit)
+    high = int(sections.size.sum()) if hint is None else -(-hint.pool(problem) // unit)
+    if problem.capacity is not None:
+        first = low = max(low, problem.capacity // unit)
+        high = min(high, problem.capacity // unit + 1)
+    step = left = 1
+    while low < high and left <= _ATTEMPTS and time.monotonic() < until:
+        # Where much is excluded, units may be bytes: steps grow.
+        capacity = min(low + step, high) - 1
+        answer = skyline.attempt(capacity, until)
+        if answer is Answer.NONE:
+            low, step = capacity + 1, 2 * step
+        elif answer is Answer.FOUND:
+            placement = sections.placement(skyline.addresses)
+            high = placement.pool(problem) // unit
+            step = max(1, (high - low) // 2)
+            if found is not None:
+                found(placement)
+        else:
+            step, left = max(1, step // 4), left + 1
+    return Infeasible(low * unit, sections.residence) if low > first else None
+
+
+def reduced(
+    problem: PlacementProblem, excluded: Infeasible, until: float, seed: int = 0
+) -> Infeasible:
+    """Leave residences out, as long as those that are left do not fit either.
+
+    What is left may exclude more: the number that divides all of its sizes may be larger. It stops
+    at `until`, in seconds of the monotonic clock.
+    """
+    rows = problem.residences
+    area = {
+        each: problem.sizes[each] * (rows[each].end - rows[each].start) for each in range(len(rows))
+    }
+    # Residences of the least area first: they are the least likely to be needed.
+    kept = sorted(excluded.residences, key=lambda each: area[each])
+    _, nodes = _refuted(problem, kept, excluded.value, until, None, seed)
+    length = len(kept) // 2
+    while length:
+        at = 0
+        while at < len(kept) and time.monotonic() < until:
+            fewer = kept[:at] + kept[at + length :]
+            limit = int(_MORE * nodes) + _LEAST_NODES
+            refuted, needed = _refuted(problem, fewer, excluded.value, until, limit, seed)
+            if refuted:
+                kept, nodes = fewer, max(nodes, needed)
+            else:
+                at += length
+        length //= 2
+    unit = Sections(_part(problem, kept)).unit
+    return Infeasible(-(-excluded.value // unit) * unit, tuple(sorted(kept)))
+
+
+def _part(problem: PlacementProblem, chosen: Sequence[int]) -> PlacementProblem:
+    rows = [problem.residences[index] for index in chosen]
+    return PlacementProblem("", rows, None, problem.alignment)
+
+
+def _refuted(
+    problem: PlacementProblem,
+    chosen: Sequence[int],
+    value: int,
+    until: float,
+    nodes: int | None,
+    seed: int,
+) -> tuple[bool, int]:
+    """Return whether it is seen that residences do not fit into less, and after how many nodes."""
+    sections = Sections(_part(problem, chosen))
+    if len(sections) == 0:
+        return False, 0
+    capacity = (value - 1) // sections.unit
+    if sections.loads.max() > capacity:
+        return True, 0
+    skyline = Skyline(sections, seed)
+    while time.monotonic() < until and (nodes is None or skyline.nodes < nodes):
+        answer = skyline.attempt(capacity, until)
+        if answer is not Answer.OPEN:
+            return answer is Answer.NONE, skyline.nodes
+    return False, skyline.nodes

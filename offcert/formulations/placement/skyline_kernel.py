@@ -55,15 +55,10 @@ _ROUNDS = 8
 
 @plain_inner
 def propagate(boxes: Boxes, state: SkylineState) -> bool:
-    """Raise floors and least addresses as far as they follow from each other.
+    """Raise floors and least addresses as they follow from each other; False if something fails.
 
     A box lies on no floor lower than the highest below it; a section's floor is the least address
     of the boxes that are still to come there. Only what the last change can reach is looked at.
-
-    Returns
-    -------
-    bool
-        False if something does not fit.
     """
     left, right = state.registers[LEFT], state.registers[RIGHT]
     dirty, clean = state.registers[DIRTY], state.registers[CLEAN]
@@ -182,24 +177,10 @@ NONE, FOUND, GOING_ON, TOO_DEEP = 0, 1, 2, 3
 
 @plain
 def advance(boxes: Boxes, state: SkylineState, nodes: int, rule: int) -> int:
-    """Search on for some nodes.
+    """Search on for some nodes, from where `begin` or the last call left the state.
 
-    Parameters
-    ----------
-    boxes : Boxes
-        The boxes to be placed.
-    state : SkylineState
-        As `begin` or the last call left it.
-    nodes : int
-        After how many to stop.
-    rule : int
-        How points are chosen.
-
-    Returns
-    -------
-    int
-        `FOUND` (addresses are in the state), `NONE` (there is no placement), `GOING_ON`, or
-        `TOO_DEEP` where there is not enough memory to go on.
+    Points are chosen by a rule. Return `FOUND` (addresses are in the state), `NONE` (there is no
+    placement), `GOING_ON`, or `TOO_DEEP` where there is not enough memory to go on.
     """
     registers = state.registers
     last = registers[NODES] + nodes

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from offcert.core.network import Network
 from offcert.core.result import Bound
 from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
-from offcert.proofs.claims import proved
-from offcert.proofs.kinds.computed import Computed
-from offcert.proofs.kinds.memory import LeastMemoryCut
+from offcert.proofs.kinds.computed import Computed, LeastMemoryCut
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 # Steps of the search for prices, each of which takes a few least cuts. Arbitrary.
@@ -31,13 +30,7 @@ _TURNS = 12
 
 
 def single_run_bound(problem: Problem) -> Bound:
-    """Return the bytes of the run, or the start, that needs most: `least-memory-run`.
-
-    Parameters
-    ----------
-    problem : Problem
-        A problem in which memory is minimised.
-    """
+    """Return the bytes of the run, or the start, that needs most: `least-memory-run`."""
     network = problem.computed
     if network is None or problem.recompute is Recompute.NONE:
         least = problem.trace.least_memory
@@ -56,19 +49,9 @@ def kept_bound(
 ) -> Bound | None:
     """Return the largest bound by what would have to stay: `least-memory-kept`.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem in which memory is minimised, of a network.
-    upper : int, optional
-        Bytes of an execution that exists; by default the peak of the plain one.
-    seconds : float
-        After which the largest one so far is returned.
-
-    Returns
-    -------
-    Bound or None
-        None if it says no more than `single_run_bound`.
+    Some execution takes `upper` bytes; by default that is the peak of the plain one. After
+    `seconds` the largest bound so far is returned. None if it says no more than `single_run_bound`,
+    or if no network's memory is minimised.
     """
     network = problem.computed
     if network is None or problem.minimise is not Minimise.MEMORY:
@@ -92,21 +75,8 @@ def cut_bound(
 ) -> Bound | None:
     """Return the largest bound by a cut that is found: `least-memory-cut`.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem in which memory is minimised, of a network.
-    known : int
-        Bytes; a bound that is known.
-    upper : int, optional
-        Bytes of an execution that exists; by default the peak of the plain one.
-    seconds : float
-        After which the largest one so far is returned.
-
-    Returns
-    -------
-    Bound or None
-        None if it says no more than what is known.
+    Arguments are as for `kept_bound`; None if it says no more than the bound that is `known`, in
+    bytes.
     """
     network = problem.computed
     if network is None or problem.minimise is not Minimise.MEMORY:
@@ -206,15 +176,7 @@ class Following:
 
 
 class StayingFacts:
-    """Values that have to stay within a memory limit, as intervals of stages.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    network : Network
-        Its network.
-    """
+    """Values that have to stay within a memory limit, as intervals of stages."""
 
     def __init__(self, problem: Problem, network: Network) -> None:
         self.network = network

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import maximum_flow
 
 from offcert.core.network import Network
 from offcert.core.platform import Kind, Link
-from offcert.proofs.kinds.memory import LeastMemoryCut
+from offcert.proofs.kinds.computed import LeastMemoryCut
 from offcert.questions.schedule.problem import Problem
 
 # The largest capacity of an edge. Given by SciPy: its maximum flow takes 32 bits.
@@ -57,14 +57,8 @@ class Prices:
 class CutFinder:
     """The graph of one computation, for any prices.
 
-    Parameters
-    ----------
-    problem, network
-        The problem and its network.
-    turn : int
-        The computation during whose first run bytes are counted.
-    last_again : sequence of int
-        For each computation, the last stage in which it might run again.
+    Bytes are counted during the first run of computation `turn`. `last_again` says of each
+    computation in which stage it might run again at last.
     """
 
     def __init__(

@@ -91,7 +91,7 @@ class RematerialisationRun(SolverRun):
         return self.problem.platform.memory
 
     def _measured(self, execution: Execution) -> tuple[int, int]:
-        """Return what is minimised and what is limited: ticks and bytes, or the other way round."""
+        """Return the measure to minimise, and the other: ticks and bytes, or bytes and ticks."""
         ticks, peak = execution.trace.compute_time, execution.trace.peak_memory
         return (peak, ticks) if self.least_bytes else (ticks, peak)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from offcert.core.errors import InputError
-from offcert.proofs.joint_document import JointCases, read
+from offcert.proofs.joint_document import JointCases, TooLongError, read
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.kinds.multipliers import JointProof
-from offcert.proofs.packed import TooLongError
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verification.joint.contents import Contents
 from offcert.verification.joint.labels import JointLabels

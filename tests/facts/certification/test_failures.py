@@ -30,8 +30,8 @@ from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
 from offcert.instances.stages import UnetTraces
+from offcert.proofs.any_certificate import Notes, Settings
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.settings import Notes, Settings
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.simulate import simulate

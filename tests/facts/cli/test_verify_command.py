@@ -21,9 +21,9 @@ from offcert.formulations.combinatorial.relaxations import fractional_bound
 from offcert.instances.cnn import UniformChains
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.claims import proved
 from offcert.proofs.kinds.labels import Pivot
 from offcert.proofs.kinds.multipliers import JointProof
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.result import Result

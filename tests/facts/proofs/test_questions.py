@@ -13,8 +13,7 @@ from offcert.certification.placing import place
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Bounded, Evidence, SolveStatus
-from offcert.proofs.questions import QUESTIONS, SCHEDULE, Question
-from offcert.proofs.reading import certificate_of, question_of
+from offcert.proofs.questions import QUESTIONS, SCHEDULE, Question, question_of
 from offcert.questions.placement.problem import PlacementProblem, Residence
 
 ROOT = Path(__file__).parents[3]
@@ -36,7 +35,7 @@ def test_what_has_another_format_is_read_as_a_schedule_and_refused() -> None:
     for document in ({"format": "offcert-problem"}, {"format": 7}, {}, [], "offcert-placement"):
         assert question_of(document) is SCHEDULE
         with pytest.raises(InputError):
-            certificate_of(SCHEDULE, document)
+            SCHEDULE.certificate.load().from_json(document)
 
 
 def test_fields_stand_in_the_order_of_the_row() -> None:
@@ -46,7 +45,7 @@ def test_fields_stand_in_the_order_of_the_row() -> None:
     documents.append(place(problem, "load").to_json())
     for document in documents:
         question = question_of(document)
-        written = certificate_of(question, document).to_json()
+        written = question.certificate.load().from_json(document).to_json()
         assert json.dumps(written) == json.dumps(document)
         names = ["format", "version", *question.fields, "digest"]
         assert list(document) == [name for name in names if name in document]

@@ -10,8 +10,7 @@ import pytest
 from offcert.core.later import Later
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Trace
-from offcert.proofs.questions import PLACEMENT, QUESTIONS, SCHEDULE
-from offcert.proofs.reading import asked_by
+from offcert.proofs.questions import PLACEMENT, QUESTIONS, SCHEDULE, asked_by
 from offcert.questions.placement.problem import PlacementProblem
 from offcert.questions.schedule.problem import Problem
 from offcert.report.findings import Text

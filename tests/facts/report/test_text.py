@@ -6,7 +6,7 @@ from fractions import Fraction
 from offcert.certification.methods import solve
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
-from offcert.proofs.settings import Notes
+from offcert.proofs.any_certificate import Notes
 from offcert.questions.schedule.problem import Problem
 from offcert.report.execution import times_lines
 from offcert.report.findings import describe_elsewhere, notes_lines

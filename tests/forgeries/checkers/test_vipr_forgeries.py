@@ -13,7 +13,7 @@ import pytest
 
 import offcert
 from offcert.core.result import Bound
-from offcert.proofs.packed import pack
+from offcert.proofs.joint_document import pack
 from offcert_lab.checkers.bounds import export_bound
 from support.oracles.vipr import FaultError, proved_by
 from support.problems.joint import joint_proofs, unpacked

@@ -17,8 +17,8 @@ from offcert.core.platform import Link, Platform
 from offcert.core.result import Bound
 from offcert.formulations.joint.bound import counted, cut
 from offcert.formulations.joint.room import Grid, contents, grid_of
+from offcert.proofs.joint_document import pack, unpack
 from offcert.proofs.kinds.multipliers import JointProof
-from offcert.proofs.packed import pack, unpack
 from offcert.questions.schedule.files import problem_to_json
 from offcert.questions.schedule.problem import Problem
 from offcert.verification.findings import recheck

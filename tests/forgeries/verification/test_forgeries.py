@@ -22,7 +22,7 @@ from offcert.formulations.combinatorial.large_tensors import (
     large_tensors_bound,
     sizes_worth_counting,
 )
-from offcert.proofs.packed import pack, unpack
+from offcert.proofs.joint_document import pack, unpack
 from offcert.proofs.registry import PROOFS
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.verification.findings import recheck

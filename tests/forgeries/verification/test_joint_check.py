@@ -18,9 +18,9 @@ from offcert.core.platform import Link, Platform
 from offcert.core.result import Bound
 from offcert.formulations.joint.bound import between, cases, cut
 from offcert.formulations.joint.room import contents, grid_of
-from offcert.proofs import claims
+from offcert.proofs import registry
+from offcert.proofs.joint_document import pack, unpack
 from offcert.proofs.kinds.multipliers import JointProof
-from offcert.proofs.packed import pack, unpack
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.verification.findings import recheck
 from offcert.verification.joint.room import largest_sum
@@ -244,15 +244,15 @@ def test_that_it_leaves_only_after_the_change_is_refused(
         whole=True,
         proof=pack({"over": 1} | multipliers),
     )
-    said = recheck(claims.proved("joint-lp", claimed, proof), problem())
+    said = recheck(registry.proved("joint-lp", claimed, proof), problem())
     assert said == f"the document says {claimed}, but its proof gives {proved}"
-    assert recheck(claims.proved("joint-lp", proved, proof), problem()) is None
+    assert recheck(registry.proved("joint-lp", proved, proof), problem()) is None
 
 
 @pytest.mark.parametrize("weights", [{"out": [[0, 1]], "in": [[0, 1]]}, {"in": [[0, 2]]}])
 def test_a_window_counts_once_whatever_it_lasts_as_long_as(weights: dict[str, Any]) -> None:
     proof = JointProof(moments=(5,), spans=(), whole=True, proof=pack({"over": 1} | weights))
-    said = recheck(claims.proved("joint-lp", 0, proof), changed_again())
+    said = recheck(registry.proved("joint-lp", 0, proof), changed_again())
     assert said == "proof.in: window 0 counts more than once"
 
 

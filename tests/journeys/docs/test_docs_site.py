@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import offcert
+from offcert.proofs.any_certificate import Notes, Settings
 from offcert.proofs.placement_certificate import PLACEMENT_CLAIMS, PLACEMENT_PROOFS
 from offcert.proofs.registry import CLAIMS, PROOFS
-from offcert.proofs.settings import Notes, Settings
 from support.browser import installed, opened
 from support.docs.docs_pages import DOCS, ROOT
 from support.docs.typed_commands import command_names

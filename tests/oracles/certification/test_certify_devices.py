@@ -24,6 +24,7 @@ from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.devices.bounds import devices_bounds
 from offcert.formulations.devices.cpsat import solve_devices
 from offcert.heuristics.devices import best_by_rules, improve
+from offcert.proofs.any_certificate import Notes, Settings
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.devices_certificate import (
     DEVICE,
@@ -34,7 +35,6 @@ from offcert.proofs.devices_certificate import (
     ResourceProof,
     read_devices_certificate,
 )
-from offcert.proofs.settings import Notes, Settings
 from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, JobKind, Place
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule

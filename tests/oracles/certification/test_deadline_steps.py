@@ -23,7 +23,7 @@ from offcert.certification.search_steps.rematerialisation import bound_least_mem
 from offcert.core.platform import Platform
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.joint.bound import joint_bounds
-from offcert.proofs.settings import Settings
+from offcert.proofs.any_certificate import Settings
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verification.document import verify
 from support.oracles.joint import least_time

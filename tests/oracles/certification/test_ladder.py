@@ -18,7 +18,7 @@ from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.trace import Trace
 from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.library import default_library, load
-from offcert.proofs.claims import witness
+from offcert.proofs.registry import witness
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate

@@ -19,8 +19,8 @@ from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
 from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.proofs.any_certificate import Notes, Settings
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.settings import Notes, Settings
 from offcert.proofs.split_certificate import Division, SplitCertificate, split_certificate_from_json
 from offcert.questions.split.menu import Alternative, Menu
 from offcert.questions.split.problem import (

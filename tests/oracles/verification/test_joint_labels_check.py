@@ -19,8 +19,8 @@ from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verification.document import verify
 from offcert.verification.findings import Outcome, recheck

@@ -16,9 +16,9 @@ from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.formulations.joint import room as finder_room
 from offcert.formulations.joint.room import Grid, contents
-from offcert.proofs.claims import proved
+from offcert.proofs.joint_document import pack
 from offcert.proofs.kinds.multipliers import JointProof
-from offcert.proofs.packed import pack
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verification.findings import recheck
 from offcert.verification.joint import room as verifier_room

@@ -17,9 +17,8 @@ from offcert.formulations.rematerialisation.least_memory import (
     kept_bound,
     single_run_bound,
 )
-from offcert.proofs.claims import proved
-from offcert.proofs.kinds.computed import Computed
-from offcert.proofs.kinds.memory import LeastMemoryCut
+from offcert.proofs.kinds.computed import Computed, LeastMemoryCut
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verification.findings import recheck
 from offcert.verification.least_memory import Flow

@@ -13,9 +13,8 @@ from offcert.core.network import Network, sources
 from offcert.core.platform import Link, Platform
 from offcert.formulations.rematerialisation.least_memory import StayingFacts, single_run_bound
 from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
-from offcert.proofs.claims import proved
-from offcert.proofs.kinds.computed import Computed
-from offcert.proofs.kinds.memory import LeastMemoryCut
+from offcert.proofs.kinds.computed import Computed, LeastMemoryCut
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verification.execution import at_start, needs_of
 from offcert.verification.findings import recheck

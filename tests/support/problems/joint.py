@@ -17,7 +17,7 @@ from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.result import Bound
 from offcert.formulations.labels.joint.bound import shortest_execution
-from offcert.proofs.packed import unpack
+from offcert.proofs.joint_document import unpack
 from offcert.questions.schedule.problem import Problem, Recompute
 from support.oracles.joint import least_time
 from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem

@@ -13,8 +13,8 @@ from offcert.core.platform import Platform
 from offcert.core.program import Program, Segment
 from offcert.core.strategy import Strategy
 from offcert.heuristics.evictions.rules import sequential
+from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.settings import Settings
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.simulate import simulate
 from support.problems.random_networks import checkpoint_chain, random_network, random_strategy

@@ -18,8 +18,8 @@ from offcert.formulations.rematerialisation.least_memory import (
     kept_bound,
     single_run_bound,
 )
-from offcert.proofs.claims import proved
-from offcert.proofs.kinds.memory import MemoryByTime
+from offcert.proofs.kinds.computed import MemoryByTime
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from support.oracles.rematerialisation import RematerialisationOracle
 from support.problems.random_networks import checkpoint_chain, random_network

@@ -8,8 +8,8 @@ from offcert.certification.methods import solve
 from offcert.certification.search import Search
 from offcert.heuristics.joint.plans import JointPlan, ranges_of
 from offcert.heuristics.joint.search import joint_search
+from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.settings import Settings
 from offcert.questions.schedule.problem import Problem, Recompute
 
 # Seconds that such a search never takes.

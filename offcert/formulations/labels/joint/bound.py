@@ -16,8 +16,8 @@ from offcert.core.result import EXECUTIONS, Bound, Infeasibility
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.joint.model import JointModel, bits
 from offcert.formulations.labels.joint.search import NOTHING, Label, OpenRun, search
-from offcert.proofs.claims import proved
 from offcert.proofs.kinds.computed import Computed
+from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.questions.schedule.schedule import Schedule, Transfer
 

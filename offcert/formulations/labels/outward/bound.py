@@ -95,16 +95,9 @@ class OutwardSearch:
     """The search at the operation that needs most; it can be taken up again where it was left.
 
     To look for fewer schedules takes fewer labels. So if the search for all of them does not end
-    soon, searches for those near the bound come in between: they find one, or raise the bound.
-
-    Parameters
-    ----------
-    problem : Problem
-        Atomic transfers over a simplex link; any trace. A feasible one.
-    stop : callable, optional
-        Asked from time to time; if it returns true, the search ends with what is proved by then.
-    workers : int
-        Threads.
+    soon, searches for those near the bound come in between: they find one, or raise the bound. If
+    `stop` returns true, which is asked from time to time, the search ends with what is proved by
+    then.
 
     Raises
     ------
@@ -139,17 +132,10 @@ class OutwardSearch:
     ) -> OutwardOutcome:
         """Search on, until the bound is that of the best schedule, or the time is over.
 
-        It also ends when much has been tried and nothing come of it; called again, it goes on.
-
-        Parameters
-        ----------
-        upper_bound : int
-            Makespan of the best schedule known, in ticks; not more than the time before.
-        time_limit : float
-            Seconds.
-        offer : callable
-            Given a promising schedule, which may lack small transfers that make it a valid one;
-            returns the makespan of the best schedule known then.
+        It also ends when much has been tried and nothing come of it; called again, it goes on. The
+        best schedule known takes `upper_bound` ticks, no more than the time before; `time_limit` is
+        in seconds. `offer` is given a promising schedule, which may lack small transfers that make
+        it a valid one, and returns the makespan of the best schedule known then.
         """
         self._upper, self._offer = upper_bound, offer
         self._aimed_at = self._aimed_at or upper_bound

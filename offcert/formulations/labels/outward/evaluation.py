@@ -1,18 +1,24 @@
-"""How short the schedules of a region may be: both sides searched, and what led to their ends."""
+"""Bounds on the schedules of a region: both sides searched, and the ways to their ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TypeVar
 
 import numpy as np
 
 from offcert.formulations.labels.outward import kernel
-from offcert.formulations.labels.outward.labels import Labels, forget, new_labels
+from offcert.formulations.labels.outward.kernel import Labels, forget, new_labels
 from offcert.formulations.labels.outward.model import CutProblem, OutwardSide
 from offcert.formulations.labels.outward.outlook import SideQuestion, new_outlook
 from offcert.formulations.labels.outward.sums import BACK, FRONT, Counts, Region, least_ticks
 from offcert.formulations.labels.store import LABELS, NONE
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 # Labels that one search has room for. Arbitrary.
 CAPACITY = 1 << 17
@@ -73,19 +79,10 @@ class _Asked:
 
 
 class Evaluator:
-    """Searches the sides of one pivot, all with the same store of labels.
+    """A search of the sides of one pivot, which keeps its store of labels from one to the next.
 
-    Parameters
-    ----------
-    pivot : CutProblem
-        A problem cut at an operation.
-    pause : callable
-        Called before every search of a side; may raise.
-
-    Attributes
-    ----------
-    labels : int
-        Stored so far.
+    `pause` is called before every search of a side, and may raise. `labels` counts those stored so
+    far.
     """
 
     def __init__(self, pivot: CutProblem, pause: Callable[[], None]) -> None:
@@ -108,27 +105,11 @@ class Evaluator:
         room: int = USUAL_ROOM,
         to_end: bool = False,
     ) -> Evaluation | None:
-        """Bound the schedules of a region.
+        """Bound the schedules of a region; None if none of them is within the limit.
 
-        Parameters
-        ----------
-        region : Region
-            Not empty.
-        limit : int
-            Longer schedules are of no interest.
-        window : int
-            Bytes that are followed outward.
-        ticks : pair of int
-            Least ticks that are known for `O` to leave, and to return.
-        room : int
-            Labels that a search of one side may store.
-        to_end : bool
-            Whether all operations have to have run, too.
-
-        Returns
-        -------
-        Evaluation or None
-            None if no schedule of the region is within the limit.
+        The region is not empty. Sides are followed outward for `window` bytes, or, if `to_end`,
+        until all operations have run as well. `O` is known to leave, and to return, in `ticks` at
+        least. A search of one side may store `room` labels.
         """
         known = least_ticks(self.pivot, region)
         if known is None:
@@ -254,3 +235,49 @@ def _steps(store: Labels, label: int) -> tuple[SideTransfer, ...]:
         )
         label = int(store.parent[label])
     return tuple(reversed(steps))
+
+
+class Team:
+    """Evaluators for threads, which do what takes time without holding each other up.
+
+    The pivots are the same operation, with ever smaller tensors counted. `pause` is called from
+    time to time, by any of the threads, and may raise. `evaluators`, one for each of the pivots,
+    are for use while no others are at work.
+    """
+
+    def __init__(
+        self, pivots: Sequence[CutProblem], pause: Callable[[], None], workers: int
+    ) -> None:
+        self._all = [[Evaluator(pivot, pause) for pivot in pivots] for _ in range(max(1, workers))]
+        self.evaluators = self._all[0]
+        # Threads that stay: beginning new ones for every few regions takes a seventh of the time.
+        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+
+    @property
+    def labels(self) -> int:
+        """Labels stored so far."""
+        return sum(evaluator.labels for each in self._all for evaluator in each)
+
+    def each(
+        self, function: Callable[[Sequence[Evaluator], Task], Result], items: Iterable[Task]
+    ) -> list[Result]:
+        """Return a function's result for each item, called with evaluators nobody else uses.
+
+        If it raises for one of them, that is raised once nothing is going on any more.
+        """
+        if self._pool is None:
+            return [function(self.evaluators, item) for item in items]
+        free: SimpleQueue[list[Evaluator]] = SimpleQueue()
+        for evaluators in self._all:
+            free.put(evaluators)
+
+        def work(item: Task) -> Result:
+            evaluators = free.get()
+            try:
+                return function(evaluators, item)
+            finally:
+                free.put(evaluators)
+
+        futures = [self._pool.submit(work, item) for item in items]
+        wait(futures)
+        return [future.result() for future in futures]

@@ -1,11 +1,20 @@
-"""How a region is divided: the parts, and which division promises most."""
+"""Divisions of a region: the parts, which division promises most, and which region comes next.
+
+Mostly the region whose schedules may be shortest comes next, and now and then a ripe one. It is
+ripe when it is a single set and a bound on its length is known: to follow it to the ends of both
+sides may give a schedule as short as that. If the shortest region always came next, all regions
+would be examined before any is followed. A better schedule, found soon, makes all regions after it
+quicker to refute.
+"""
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -200,3 +209,67 @@ def of_set(remains: Remains, counts: Counts | None) -> Iterator[RegionSplit]:
         for value in sorted(values):
             if low < value <= high:
                 yield RegionSplit(SplitKind.CLASS, value, c)
+
+
+class HasLength(Protocol):
+    """An item of an agenda."""
+
+    length: int
+
+
+Item = TypeVar("Item", bound=HasLength)
+
+# Regions between two turns of the ripe ones: a single set that gives a better schedule early makes
+# the rest quicker to refute. Arbitrary.
+_TURN = 8
+
+
+@dataclass(eq=False)
+class _Entry(Generic[Item]):
+    """An item on the agenda, until it is taken from either heap."""
+
+    item: Item
+    taken: bool = False
+
+
+class Agenda(Generic[Item]):
+    """Items with a length, the shortest first."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[int, int, _Entry[Item]]] = []
+        self._ripe: list[tuple[int, int, _Entry[Item]]] = []
+        self._pushed = 0
+        self._times = 0
+
+    def push(self, item: Item, *, ripe: bool = False) -> None:
+        """Put an item on the agenda; its length must not change until it is taken."""
+        self._pushed += 1
+        entry = item.length, self._pushed, _Entry(item)
+        heapq.heappush(self._all, entry)
+        if ripe:
+            heapq.heappush(self._ripe, entry)
+
+    def least(self, otherwise: int) -> int:
+        """Return the length of the shortest item, or something else if there is none."""
+        _drop_taken(self._all)
+        return self._all[0][0] if self._all else otherwise
+
+    def take(self, most: int) -> list[Item]:
+        """Take the items whose turn it is: so many, or all that there are."""
+        items: list[Item] = []
+        while len(items) < most:
+            self._times += 1
+            _drop_taken(self._ripe)
+            _drop_taken(self._all)
+            heap = self._ripe if self._ripe and self._times % _TURN == 0 else self._all
+            if not heap:
+                break
+            entry = heapq.heappop(heap)[2]
+            entry.taken = True
+            items.append(entry.item)
+        return items
+
+
+def _drop_taken(heap: list[tuple[int, int, _Entry[Item]]]) -> None:
+    while heap and heap[0][2].taken:
+        heapq.heappop(heap)

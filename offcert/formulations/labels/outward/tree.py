@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from offcert.formulations.labels.outward.agenda import Agenda, Team
-from offcert.formulations.labels.outward.evaluation import CAPACITY, USUAL_ROOM, Evaluator
+from offcert.formulations.labels.outward.evaluation import CAPACITY, USUAL_ROOM, Evaluator, Team
 from offcert.formulations.labels.outward.model import CutProblem, cut
 from offcert.formulations.labels.outward.rebuild import replay, schedule_of
 from offcert.formulations.labels.outward.split import (
+    Agenda,
     RegionDivision,
     RegionSplit,
     Remains,
@@ -78,23 +78,10 @@ class Node:
 class Tree:
     """The search at one pivot.
 
-    Parameters
-    ----------
-    problem : Problem
-        Atomic transfers over a simplex link.
-    pivot : int
-        An operation.
-    details : tuple of int
-        Bytes below which tensors are free, decreasing.
-    pause : callable
-        Called from time to time; may raise, then the search can be taken up again where it was.
-    workers : int
-        Threads. What is found does not depend on them.
-
-    Attributes
-    ----------
-    roots : list of Node
-        By what straddles the cut; nothing, first.
+    Tensors of fewer bytes than `details`, which decrease, are free. `pause` is called from time to
+    time; if it raises, the search can be taken up again where it was. What is found does not depend
+    on the number of threads, `workers`. The first of the `roots` is where nothing straddles the
+    cut.
     """
 
     def __init__(
@@ -135,20 +122,10 @@ class Tree:
         return self._open.least(upper) >= known
 
     def step(self, upper: int, offer: Callable[[Schedule], int]) -> int:
-        """Work on the regions whose turn it is.
+        """Work on the regions whose turn it is; return the length of the best schedule known then.
 
-        Parameters
-        ----------
-        upper : int
-            Length of the best schedule known.
-        offer : callable
-            Given what may be a schedule, but for small tensors; returns the length of the best one
-            known then.
-
-        Returns
-        -------
-        int
-            Length of the best schedule known then, in ticks.
+        That was `upper` before, in ticks. `offer` is given what may be a schedule, but for small
+        tensors, and returns the length of the best one known then.
         """
         nodes = self._open.take(TOGETHER)
         try:

@@ -123,17 +123,8 @@ def _unconstrained(problem: Problem, upper_bound: int) -> PivotOutcome:
 class PivotSearch:
     """The search behind `pivot_bound`, which can be taken up again where it was left.
 
-    Pivots compete, each with a budget of labels that grows.
-
-    Parameters
-    ----------
-    problem, max_labels, pivots, stop
-        As for `pivot_bound`.
-
-    Raises
-    ------
-    MethodError
-        If the problem is of another kind.
+    Pivots compete, each with a budget of labels that grows. Arguments and errors are those of
+    `pivot_bound`.
     """
 
     def __init__(
@@ -162,14 +153,8 @@ class PivotSearch:
     ) -> PivotOutcome:
         """Search on, for a schedule shorter than `upper_bound` and a higher bound.
 
-        Parameters
-        ----------
-        upper_bound : int
-            Makespan, in ticks; not more than the time before.
-        time_limit : float
-            Seconds.
-        known : sequence of Heads
-            Of pivots that are worth a search of their own for that.
+        The upper bound (ticks) is not more than the time before; `time_limit` is in seconds. The
+        pivots of `known` heads and tails are worth a search of their own.
         """
         problem = self.data.problem
         if problem.trace.least_memory > problem.platform.memory:

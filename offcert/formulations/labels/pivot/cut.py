@@ -272,13 +272,8 @@ class Cut:
     def round(self, upper: int, pause: Callable[[], None], max_labels: int) -> Schedule | None:
         """Raise the proven bound, at most to `upper`; return a schedule shorter than it, or None.
 
-        Raises
-        ------
-        OutOfTimeError
-            From `pause`.
-        OutOfLabelsError
-            At about `max_labels`. After either, everything proved before stays proved, and the
-            round can be called again.
+        It may raise `OutOfTimeError` (from `pause`), or `OutOfLabelsError` at about `max_labels`.
+        After either, everything proved before stays proved, and the round can be called again.
         """
         if self.step == 0:
             self.step = max(1, (upper - self.proven) // FIRST_STEP)
@@ -304,14 +299,9 @@ class Cut:
     ) -> None:
         """Search side `i` completely for ends that leave the other side `other` ticks.
 
-        Nothing of the other side changes.
-
-        Raises
-        ------
-        OutOfTimeError
-            From `pause`.
-        OutOfLabelsError
-            At about `most` labels of this side. After either, it can be called again.
+        Nothing of the other side changes. It may raise `OutOfTimeError` (from `pause`), or
+        `OutOfLabelsError` at about `most` labels of this side. After either, it can be called
+        again.
         """
         limits = np.array([target - other, target, upper - 1 - other, upper - 1], np.int64)
         kernel.resume(self.pools[i], limits)

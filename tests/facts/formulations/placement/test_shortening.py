@@ -122,12 +122,12 @@ def test_what_the_solver_may_not_return_is_not_taken(monkeypatch: pytest.MonkeyP
     problem = Problem("two", trace, Platform(1, Fraction(1)))
     given = Schedule([0, 3], [1, 4], [])
     assert shortened(problem, given).starts == (2, 3)
-    solve = shortening.run_highs
+    solve = shortening.run_linprog
 
     def off(*arguments: object, **options: object) -> object:
         answer = solve(*arguments, **options)  # type: ignore[arg-type]
         answer.x = answer.x + 0.6
         return answer
 
-    monkeypatch.setattr(shortening, "run_highs", off)
+    monkeypatch.setattr(shortening, "run_linprog", off)
     assert shortened(problem, given) == given

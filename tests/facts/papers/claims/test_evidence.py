@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.proofs.selection_certificate import SelectionCertificate
 from papers.claims.evidence import (
     EvidenceFile,
     EvidenceRow,
@@ -21,6 +20,7 @@ from papers.claims.evidence import (
     rests_on,
 )
 from papers.claims.evidence_check import ClaimCheck, check_section, verdicts_on
+from papers.claims.selection_certificate import SelectionCertificate
 from support.docs.docs_pages import FORMATS, READING, ROOT, fields
 
 # Storing the middle one of three bytes takes 2 bytes, nothing less.

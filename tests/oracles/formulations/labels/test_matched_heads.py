@@ -18,8 +18,8 @@ from offcert.formulations.labels.ends.heads import quick_ends
 from offcert.formulations.labels.ends.matched import FINEST, MatchedSearch
 from offcert.formulations.labels.ends.targets import MatchedHeadsSearch
 from offcert.heuristics.orders.ordered import ordered_schedule
+from offcert.proofs.any_certificate import Settings
 from offcert.proofs.kinds.labels import Heads
-from offcert.proofs.settings import Settings
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verification.document import verify
 from offcert.verification.ends.check import heads_fault

@@ -31,7 +31,7 @@ from offcert.formulations.labels.outward.sums import (
     whole,
 )
 from offcert.formulations.labels.outward.tree import Tree
-from offcert.proofs.settings import Settings
+from offcert.proofs.any_certificate import Settings
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule

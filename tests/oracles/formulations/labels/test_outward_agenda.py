@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from offcert.formulations.labels.outward.agenda import Agenda
+from offcert.formulations.labels.outward.split import Agenda
 
 
 @dataclass(eq=False)

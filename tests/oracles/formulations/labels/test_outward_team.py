@@ -3,8 +3,8 @@
 import pytest
 
 from offcert.core.errors import MethodError
-from offcert.formulations.labels.outward.agenda import Team
 from offcert.formulations.labels.outward.bound import proof_of
+from offcert.formulations.labels.outward.evaluation import Team
 from offcert.formulations.labels.outward.model import cut
 from offcert.formulations.labels.outward.tree import Tree
 from support.problems.outward import cases, no_pause

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from offcert.formulations.placement.infeasible_subset import Infeasible, exclude, reduced
 from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
+from offcert.formulations.placement.skyline import Infeasible, exclude, reduced
 from offcert.questions.placement.problem import (
     Placement,
     PlacementProblem,

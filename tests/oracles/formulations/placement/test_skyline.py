@@ -5,9 +5,9 @@ import time
 import pytest
 
 from offcert.formulations.placement.no_overlap_cpsat import no_overlap_cpsat
-from offcert.formulations.placement.sections import Sections, largest_sets
 from offcert.formulations.placement.skyline import Answer, Skyline, skyline_search
 from offcert.formulations.placement.skyline_branch import FEWEST, HEAVIEST, LOWEST, WEIGHTED
+from offcert.formulations.placement.skyline_state import Sections, largest_sets
 from offcert.questions.placement.problem import (
     Placement,
     PlacementProblem,

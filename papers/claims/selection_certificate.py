@@ -20,10 +20,10 @@ from typing import Any
 from offcert.core.documents import Fields, canonical_digest, parse_rational, require_format
 from offcert.core.errors import InputError
 from offcert.core.messages import show
-from offcert.proofs.questions import SELECTION
 from offcert.questions.selection.graph import CheckpointGraph
 
-FORMAT, VERSION = "offcert-component-packing", 1
+FORMAT, VERSION = "offcert-selection-certificate", 1
+PACKING_FORMAT, PACKING_VERSION = "offcert-component-packing", 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class PackingBound:
     def to_json(self) -> dict[str, Any]:
         """Return the bound as a JSON value."""
         return {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": PACKING_FORMAT,
+            "version": PACKING_VERSION,
             "value": self.value,
             "limits": [
                 {"limit": each.limit, "cases": _cases_to_json(each.cases)} for each in self.limits
@@ -83,7 +83,7 @@ class PackingBound:
 def packing_bound_from_json(document: Any) -> PackingBound:
     """Return the bound that a JSON value holds."""
     fields = Fields(document)
-    require_format(fields, FORMAT, VERSION)
+    require_format(fields, PACKING_FORMAT, PACKING_VERSION)
     value = fields.integer("value", 0)
     limits = []
     for item in fields.each("limits"):
@@ -138,8 +138,8 @@ GRAPH_MODELS = ("components", "closed-components")
 class SelectionCertificate:
     """A selection in a paper's memory model, and a bound on all others.
 
-    It is no `AnyCertificate`: it states a verdict on a paper, and answers no search. So it has no
-    settings, methods or versions, and no problem apart from the numbers that it holds.
+    It states a verdict on a paper, and answers no search. So it has no settings, methods or
+    versions, and no problem apart from the numbers that it holds.
 
     Attributes
     ----------
@@ -184,8 +184,8 @@ class SelectionCertificate:
     def to_json(self) -> dict[str, Any]:
         """Return the certificate as a JSON value."""
         document: dict[str, Any] = {
-            "format": SELECTION.format,
-            "version": SELECTION.version,
+            "format": FORMAT,
+            "version": VERSION,
             "name": self.name,
             "model": self.model,
             "sizes": list(self.sizes),
@@ -202,7 +202,7 @@ class SelectionCertificate:
     def from_json(cls, document: Any) -> SelectionCertificate:
         """Return the certificate that a JSON value describes, without verifying what it claims."""
         fields = Fields(document)
-        require_format(fields, SELECTION.format, SELECTION.version)
+        require_format(fields, FORMAT, VERSION)
         model = fields.get("model", str)
         if model not in (*CHAIN_MODELS, *GRAPH_MODELS):
             known = ", ".join((*CHAIN_MODELS, *GRAPH_MODELS))
@@ -226,9 +226,6 @@ class SelectionCertificate:
         # Refuses what is no graph, or no sizes.
         _ = certificate.graph
         return certificate
-
-
-selection_certificate_from_json = SelectionCertificate.from_json
 
 
 def _edges(rows: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:

@@ -2,25 +2,23 @@
 
 import json
 import random
+import re
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import pytest
 
-import offcert
-from offcert.cli.command_line import run
 from offcert.core.errors import InputError
 from offcert.heuristics.checkpoint.live import MEMORY_MODELS
-from offcert.proofs.selection_certificate import (
-    CHAIN_MODELS,
-    SelectionCertificate,
-    selection_certificate_from_json,
-)
-from offcert.verification.document import verify
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes_closed_sets
 from papers.checkpoint_graphs.packing import packing_bound
 from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph, shortcut_path
+from papers.claims.selection_certificate import (
+    CHAIN_MODELS,
+    SelectionCertificate,
+)
+from papers.claims.selection_check import verify_selection
 from support.docs.docs_pages import READING, ROOT, fields, json_blocks
 from support.seeds import by_seeds
 
@@ -48,7 +46,7 @@ def graph_certificate(seed: int, closed: bool = False) -> SelectionCertificate:
 
 
 def faults(certificate: SelectionCertificate) -> list[str]:
-    return verify(json.loads(json.dumps(certificate.to_json()))).faults
+    return verify_selection(json.loads(json.dumps(certificate.to_json()))).faults
 
 
 @pytest.mark.parametrize("model", CHAIN_MODELS)
@@ -85,7 +83,7 @@ def test_a_chain_that_is_too_long_is_not_verified(model: str, most: int) -> None
     stored = (0, most)
     value = MEMORY_MODELS[model](sizes, stored)
     made = SelectionCertificate("long", model, sizes, None, stored, value, 1)
-    verification = verify(json.loads(json.dumps(made.to_json())))
+    verification = verify_selection(json.loads(json.dumps(made.to_json())))
     assert (verification.faults, verification.valid) == ([], False)
     assert verification.unverified == [
         f"lower_bound: the least of more than {most} data is not computed"
@@ -151,7 +149,7 @@ def test_what_is_no_certificate_is_refused_in_one_sentence(
 ) -> None:
     document = graph_certificate(3).to_json() | change
     with pytest.raises(InputError, match=said):
-        selection_certificate_from_json(document)
+        SelectionCertificate.from_json(document)
 
 
 @pytest.mark.parametrize("stored", [(0, 4), (2, 1), (1, 1), (9,)])
@@ -163,17 +161,23 @@ def test_stored_vertices_have_to_be_inner_ones(stored: tuple[int, ...]) -> None:
 def test_a_document_that_was_changed_is_refused() -> None:
     document = graph_certificate(3).to_json()
     document["name"] = "another"
-    assert any("digest" in fault for fault in verify(document).faults)
+    assert any("digest" in fault for fault in verify_selection(document).faults)
 
 
-def test_the_page_says_all_of_it(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    source = (ROOT / "offcert" / "proofs" / "selection_certificate.py").read_text()
+def test_the_page_says_all_of_it() -> None:
+    source = (ROOT / "papers" / "claims" / "selection_certificate.py").read_text()
     assert set(READING.findall(source)) <= fields("selection")
     (block,) = json_blocks("selection")
-    assert offcert.verify(json.loads(block)).valid
-    path = tmp_path / "detour.json"
-    path.write_text(block)
-    assert run(["verify", str(path)]) == 0
-    assert "takes          2 bytes, the least there is" in capsys.readouterr().out
-    path.write_text(block.replace('"objective": 2', '"objective": 1'))
-    assert run(["verify", str(path)]) == 1
+    assert verify_selection(json.loads(block)).valid
+    changed = verify_selection(json.loads(block.replace('"objective": 2', '"objective": 1')))
+    assert not changed.valid
+    assert "objective: what is stored takes 2 bytes, not 1" in changed.faults
+
+
+def test_who_checks_a_selection_uses_nothing_that_finds_one() -> None:
+    for name in ("selection_certificate", "selection_check"):
+        source = (ROOT / "papers" / "claims" / f"{name}.py").read_text()
+        used = re.findall(r"^ *(?:from|import) ((?:offcert|papers)[.\w]*)", source, re.MULTILINE)
+        allowed = ("offcert.core", "offcert.questions", "offcert.verification", "papers.claims.sel")
+        assert used
+        assert all(module.startswith(allowed) for module in used), used

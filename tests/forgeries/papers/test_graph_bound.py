@@ -10,7 +10,12 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
-from offcert.proofs.selection_certificate import (
+from offcert.questions.selection.graph import CheckpointGraph
+from papers.checkpoint_graphs.least import least_selection
+from papers.checkpoint_graphs.networks import reforwarding_network
+from papers.checkpoint_graphs.packing import packing_bound
+from papers.checkpoint_graphs.random_graphs import shortcut_path
+from papers.claims.selection_certificate import (
     Case,
     HeavySet,
     LimitProof,
@@ -18,12 +23,7 @@ from offcert.proofs.selection_certificate import (
     PackingBound,
     packing_bound_from_json,
 )
-from offcert.questions.selection.graph import CheckpointGraph
-from offcert.verification.selection import graph_bound_fault
-from papers.checkpoint_graphs.least import least_selection
-from papers.checkpoint_graphs.networks import reforwarding_network
-from papers.checkpoint_graphs.packing import packing_bound
-from papers.checkpoint_graphs.random_graphs import shortcut_path
+from papers.claims.selection_check import graph_bound_fault
 from support.oracles.graphs import optimum, random_graphs
 
 PATH = shortcut_path(4)

@@ -1,23 +1,26 @@
-"""Whether a certificate of a selection holds: what it takes, and what all others take at least."""
+"""Verification of selections: the bytes they take, and the least that any selection takes.
+
+It shares no code with what finds selections and bounds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate, combinations, pairwise
 from math import ceil, gcd
 from typing import Any
 
-from offcert.proofs.selection_certificate import (
+from offcert.questions.selection.graph import CheckpointGraph
+from offcert.verification.findings import rewriting_faults
+from papers.claims.selection_certificate import (
     CHAIN_MODELS,
     Case,
     Packing,
     PackingBound,
     SelectionCertificate,
 )
-from offcert.questions.selection.graph import CheckpointGraph
-from offcert.verification.findings import Verification
-from offcert.verification.limits import Allowance
 
 
 def memory_of(model: str, sizes: Sequence[int], checkpoints: Sequence[int]) -> int:
@@ -199,11 +202,39 @@ class _Check:
 MOST_VERTICES, MOST_DATA, MOST_DATA_WITH_LIMITS = 16, 400, 64
 
 
-def check_selection(
-    verification: Verification[SelectionCertificate], document: Any, allowance: Allowance
-) -> None:
-    """Check the stored vertices, their memory, and the least memory of all selections."""
-    certificate, faults = verification.certificate, verification.faults
+@dataclass
+class SelectionFindings:
+    """The outcome of verifying a certificate of a selection."""
+
+    certificate: SelectionCertificate
+    # Every reason why the document is not valid, each with its place.
+    faults: list[str] = field(default_factory=list)
+    # The bound, with its place, if it could not be established.
+    unverified: list[str] = field(default_factory=list)
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing was found wrong, and nothing left unverified."""
+        return not self.faults and not self.unverified
+
+    @property
+    def reason(self) -> str | None:
+        """The first reason why it is not valid."""
+        return next(iter((*self.faults, *self.unverified)), None)
+
+
+def verify_selection(document: dict[str, Any]) -> SelectionFindings:
+    """Verify a JSON value: the stored vertices, their memory, and the least of all selections.
+
+    Raises
+    ------
+    InputError
+        If it is no certificate of a selection.
+    """
+    certificate = SelectionCertificate.from_json(document)
+    findings = SelectionFindings(certificate)
+    faults = findings.faults
+    faults += rewriting_faults(document, certificate.to_json())
     on_chain = certificate.model in CHAIN_MODELS
     faults += _chain_faults(certificate) if on_chain else _graph_faults(certificate)
     if certificate.lower_bound > certificate.objective:
@@ -211,7 +242,8 @@ def check_selection(
             f"lower_bound: {certificate.lower_bound} exceeds the objective, {certificate.objective}"
         )
     if not faults:
-        _check_bound(verification)
+        _check_bound(findings)
+    return findings
 
 
 def _chain_faults(certificate: SelectionCertificate) -> Iterator[str]:
@@ -245,18 +277,18 @@ def _objective_faults(certificate: SelectionCertificate, found: int) -> Iterator
         yield f"objective: what is stored takes {found} bytes, not {certificate.objective}"
 
 
-def _check_bound(verification: Verification[SelectionCertificate]) -> None:
-    certificate = verification.certificate
+def _check_bound(findings: SelectionFindings) -> None:
+    certificate = findings.certificate
     if certificate.model in CHAIN_MODELS:
         most = MOST_DATA if certificate.model == "dynamic" else MOST_DATA_WITH_LIMITS
         if len(certificate.sizes) > most:
-            verification.unverified.append(
+            findings.unverified.append(
                 f"lower_bound: the least of more than {most} data is not computed"
             )
             return
         least = least_of(certificate.model, certificate.sizes)
     elif certificate.proof is not None:
-        verification.faults += _proof_faults(certificate)
+        findings.faults += _proof_faults(certificate)
         return
     elif len(certificate.sizes) - 2 <= MOST_VERTICES:
         least = _Graph(certificate).least(certificate.model == "closed-components")
@@ -264,7 +296,7 @@ def _check_bound(verification: Verification[SelectionCertificate]) -> None:
         # Every vertex is stored, or part of the largest component at least by itself.
         least = max(certificate.sizes[1:-1])
     if certificate.lower_bound > least:
-        verification.faults.append(
+        findings.faults.append(
             f"lower_bound: {certificate.lower_bound} is not established, only {least}"
         )
 
