@@ -3,7 +3,7 @@
     python benchmarks/check.py -o out/check.json
 
 The checker looks at every moment at which memory is taken, once; beside it stands the checker of
-the tests, which looks at every prefetch for every operation and tensor. Seconds are the least of
+the tests, which looks at every tick. Seconds are the least of
 several runs of one process; ratios are of times within it.
 """
 
@@ -37,9 +37,11 @@ from offcert.verification.fractional import recompute
 TESTS = Path(__file__).parent.parent / "tests"
 METHODS = ("prop3", "fractional", "prop3-subset-sum", "fractional-subset-sum")
 STAGES, OPERATIONS, TENSORS = (300, 1200, 3000), 10_000, 5_000
+# Ticks of the longest forward; fewer for the checker of the tests, which looks at each. Arbitrary.
+LONGEST, LONGEST_OF_DEFINITION = 100_000, 500
 
 
-def chain_problem(stages: int) -> Problem:
+def chain_problem(stages: int, longest: int = LONGEST) -> Problem:
     """Return a random chain in which moving everything takes about as long as computing."""
     import random
 
@@ -47,8 +49,8 @@ def chain_problem(stages: int) -> Problem:
 
     problem = Problem(
         f"chain-{stages}",
-        long_chain(random.Random(stages), stages),
-        Platform(10**15, Fraction(1000)),
+        long_chain(random.Random(stages), stages, longest),
+        Platform(10**15, Fraction(1000 * LONGEST, longest)),
     )
     return problem.with_memory(problem.memory_at(Fraction(1, 10)))
 
@@ -154,9 +156,10 @@ def run(stages: Sequence[int], operations: int, tensors: int) -> dict[str, Any]:
     from support.problems.long_problems import long_problem
 
     chains = [chain_problem(count) for count in stages]
+    short = chain_problem(stages[0], LONGEST_OF_DEFINITION)
     long = [long_problem(0, operations, tensors, nested=nested) for nested in (True, False)]
     return {
-        "against_definition": against_definition(chains[0]),
+        "against_definition": against_definition(short),
         "rows": [measure(problem) for problem in (*chains, *long)],
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }

@@ -57,9 +57,9 @@ def _workspace(rng: random.Random) -> int:
     return _size(rng) if rng.random() < 0.1 else 0
 
 
-def long_chain(rng: random.Random, stages: int) -> Chain:
-    """A chain whose sizes repeat, with gradients."""
-    forward = [rng.randint(1, 100_000) for _ in range(stages)]
+def long_chain(rng: random.Random, stages: int, longest: int = 100_000) -> Chain:
+    """A chain whose sizes repeat, with gradients; its longest forward has so many ticks."""
+    forward = [rng.randint(1, longest) for _ in range(stages)]
     sizes = [_size(rng) for _ in range(stages + 1)]
     return Chain(forward, [2 * time for time in forward], sizes, [size // 2 for size in sizes])
 
