@@ -22,7 +22,6 @@ from offcert.certification.joint_methods import warm_joint_search
 from offcert.certification.schedule_methods import (
     warm_local_search,
     warm_order_search,
-    warm_set_search,
 )
 from offcert.certification.warm import warm_plans
 from offcert.core.documents import write_json
@@ -154,7 +153,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     # Compiling is not searching.
-    warming = (warm_plans, warm_set_search, warm_order_search, warm_local_search, warm_joint_search)
+    warming = (warm_plans, warm_order_search, warm_local_search, warm_joint_search)
     for warm in warming:
         warm()
     rows = []

@@ -29,7 +29,6 @@ from offcert.certification.ladder import certify
 from offcert.certification.schedule_methods import (
     warm_local_search,
     warm_order_search,
-    warm_set_search,
 )
 from offcert.certification.search import SearchProgress
 from offcert.core.documents import write_json
@@ -44,7 +43,7 @@ LEVELS = (0.01, 0.001, 0.0001)
 
 def measure(problem: Problem, time_limit: float, workers: int, seed: int) -> dict[str, Any]:
     """Return the result of `certify`, when it was reached, the faults, and seconds."""
-    for warm in (warm_local_search, warm_order_search, warm_set_search):
+    for warm in (warm_local_search, warm_order_search):
         warm()
     reached: dict[float, float] = {}
 

@@ -10,7 +10,6 @@ from offcert.certification.option import NONE, Option, number, numbers
 from offcert.certification.schedule_methods import (
     warm_local_search,
     warm_order_search,
-    warm_set_search,
 )
 from offcert.certification.search import Search
 from offcert.certification.search_steps.joint import (
@@ -172,7 +171,6 @@ JOINT_METHODS = {
         run=descend_joint,
         warm=(
             warm_plans,
-            warm_set_search,
             warm_order_search,
             warm_local_search,
             warm_joint_search,

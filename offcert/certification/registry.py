@@ -22,7 +22,7 @@ from offcert.certification.running import ContradictionError, UnsoundError
 from offcert.certification.schedule_methods import (
     BOUNDS,
     SCHEDULE_METHODS,
-    warm_set_search,
+    warm_order_search,
 )
 from offcert.certification.search import PlacementSearch, Search
 from offcert.certification.search_steps.bounds import climb_combinatorial
@@ -190,8 +190,8 @@ METHODS: dict[str, Method] = called(
 STEPS: dict[str, Method] = METHODS | called(
     {
         "combinatorial-bounds": Method(climb_combinatorial),
-        "pieces": Method(descend_pieces, warm=(warm_set_search,)),
-        "set-search": Method(descend_set_search, warm=(warm_set_search,)),
+        "pieces": Method(descend_pieces, warm=(warm_order_search,)),
+        "set-search": Method(descend_set_search, warm=(warm_order_search,)),
         "computing-time": Method(bound_computing),
         "everything-once": Method(descend_whole),
         "first-plans": Method(

@@ -55,16 +55,8 @@ def warm_local_search() -> None:
 
 
 @compiling("annealing")
-def warm_set_search() -> None:
-    """Compile annealing over sets."""
-    from offcert.heuristics.orders.set_search import set_search
-
-    set_search(tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
-
-
-@compiling("annealing")
 def warm_order_search() -> None:
-    """Compile annealing over sets and orders."""
+    """Compile annealing over sets, and over sets and orders."""
     from offcert.heuristics.orders.order_search import order_search
 
     order_search(tiny(), time_limit=0.0, on_improvement=lambda schedule: None)

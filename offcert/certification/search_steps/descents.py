@@ -79,7 +79,7 @@ def descend_set_search(search: Search, effort: Effort) -> None:
     """Anneal over how many tensors of each size leave."""
     search.begin("set search")
     with held_interrupts():
-        from offcert.heuristics.orders.set_search import set_search
+        from offcert.heuristics.orders.order_search import set_search
     set_search(
         search.problem,
         time_limit=effort.seconds,

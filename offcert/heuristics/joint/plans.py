@@ -28,9 +28,8 @@ from offcert.heuristics.joint.state import (
 )
 from offcert.heuristics.joint.tables import Tables
 from offcert.heuristics.orders.local_search import local_search
-from offcert.heuristics.orders.order_search import order_search
+from offcert.heuristics.orders.order_search import order_search, set_search
 from offcert.heuristics.orders.ordered import ordered_orders, ordered_schedule
-from offcert.heuristics.orders.set_search import set_search
 from offcert.questions.schedule.carried import carried_on
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem

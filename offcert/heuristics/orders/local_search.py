@@ -15,7 +15,7 @@ from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.heuristics.evictions.rules import sequential
 from offcert.heuristics.orders.annealing import Annealer
-from offcert.heuristics.orders.set_search import length_of_round
+from offcert.heuristics.orders.order_search import length_of_round
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
@@ -256,6 +256,9 @@ def local_search(
     if not problem.trace.gaps or schedule.makespan <= target:
         return schedule.plan(problem.trace)
     annealer = Annealer(simulator, schedule.plan(problem.trace), seed)
+    # The plan of a schedule may take less time than the schedule.
+    if annealer.makespan < schedule.makespan and on_improvement is not None:
+        on_improvement(simulator.run(annealer.best))
     steps = min(_LONGEST_ROUND, _STEPS_A_GAP * len(problem.trace.gaps))
     steps = length_of_round(problem, steps)
     random = np.random.default_rng(seed)

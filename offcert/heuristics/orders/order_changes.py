@@ -1,13 +1,107 @@
-"""The compiled annealing of ``order_search``: moves between sets and orders."""
+"""The compiled annealing of ``order_search``: moves between sets and orders, and exchanges."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
 
 from offcert.core.compiled import BoolArray, IntArray, compiled, inlined
 from offcert.heuristics.orders.ordered_kernel import SIZE, evaluate_ordered
+
+# Tensors on one side of an exchange and on the other. Arbitrary.
+FEW, MANY = 2, 3
+# Combinations of tensors that are formed, and exchanges that are kept, at most. Arbitrary.
+_MOST_COMBINATIONS = 20_000
+_MOST_EXCHANGES = 100_000
+# Sums that differ by more than the largest size over this are not exchanged. Arbitrary.
+_COARSEST = 8
+# Tensors smaller than the largest size over this are left out: they hardly change a sum. Arbitrary.
+_FINEST = 2_000
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """Exchanges of up to ``FEW + MANY`` classes, by the bytes by which the sum changes, unsigned.
+
+    A row has the classes whose counts change, -1 in unused places, and by how much; with all signs
+    reversed it is an exchange too.
+    """
+
+    classes: IntArray
+    changes: IntArray
+    differences: IntArray
+
+
+def exchanges(sizes: Sequence[int], amounts: Sequence[int]) -> Exchanges:
+    """Return exchanges between classes of equal tensors."""
+    usable = [c for c, size in enumerate(sizes) if size * _FINEST > max(sizes)]
+    few = _combinations(usable, sizes, amounts, FEW)
+    many = _combinations(usable, sizes, amounts, MANY)
+    sums = np.array([total for total, _ in many], dtype=np.int64)
+    own = np.array([total for total, _ in few], dtype=np.int64)
+    tolerance = max(sizes, default=0) // _COARSEST
+    while tolerance > 0 and _pairs(own, sums, tolerance) > _MOST_EXCHANGES:
+        tolerance //= 2
+    found = []
+    for total, taken in few:
+        low, high = np.searchsorted(sums, [total - tolerance, total + tolerance + 1])
+        for other, given in many[low:high][:_MOST_EXCHANGES]:
+            if not set(taken) & set(given) and (taken or given):
+                found.append((abs(total - other), taken, given))
+    found.sort()
+    return _table(found[:_MOST_EXCHANGES])
+
+
+def _combinations(
+    usable: Sequence[int], sizes: Sequence[int], amounts: Sequence[int], most: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Return the combinations of up to `most` tensors, as sorted pairs of a sum and classes.
+
+    Where there are too many, only those of fewer tensors.
+    """
+    found: list[tuple[int, tuple[int, ...]]] = []
+    numbers = _numbers([amounts[c] for c in usable], most)
+    for count in range(most + 1):
+        if count > 1 and len(found) + numbers[count] > _MOST_COMBINATIONS:
+            break
+        found += (
+            (sum(sizes[c] for c in chosen), chosen)
+            for chosen in combinations_with_replacement(usable, count)
+            if all(chosen.count(c) <= amounts[c] for c in chosen)
+        )
+    return sorted(found)
+
+
+def _numbers(amounts: Sequence[int], most: int) -> list[int]:
+    """Return how many combinations of 0, 1, …, `most` tensors the amounts of each class allow."""
+    numbers = [1] + [0] * most
+    for amount in amounts:
+        numbers = [sum(numbers[max(0, k - amount) : k + 1]) for k in range(most + 1)]
+    return numbers
+
+
+def _pairs(own: IntArray, sums: IntArray, tolerance: int) -> int:
+    low = np.searchsorted(sums, own - tolerance)
+    high = np.searchsorted(sums, own + tolerance + 1)
+    return int((high - low).sum())
+
+
+def _table(found: Sequence[tuple[int, tuple[int, ...], tuple[int, ...]]]) -> Exchanges:
+    classes = np.full((len(found), FEW + MANY), -1, dtype=np.int64)
+    changes = np.zeros((len(found), FEW + MANY), dtype=np.int64)
+    for row, (_, taken, given) in enumerate(found):
+        for side, sign in ((taken, -1), (given, 1)):
+            for c in dict.fromkeys(side):
+                place = int((classes[row] >= 0).sum())
+                classes[row, place] = c
+                changes[row, place] = sign * side.count(c)
+    differences = np.array([difference for difference, _, _ in found], dtype=np.int64)
+    return Exchanges(classes, changes, differences)
+
 
 # Shares of the steps that try each kind of move; the others change an order. Arbitrary.
 _COUNTS, _EXCHANGE, _SWAP = 0.15, 0.3, 0.1
@@ -48,10 +142,11 @@ class OrderState(NamedTuple):
 
 
 @inlined
-def _assign(state: OrderState, other: OrderState) -> None:
-    for place in range(other.offloads.size):
-        state.offloads[place] = other.offloads[place]
-        state.prefetches[place] = other.prefetches[place]
+def _assign(state: OrderState, other: OrderState, sets_only: bool) -> None:
+    if not sets_only:
+        for place in range(other.offloads.size):
+            state.offloads[place] = other.offloads[place]
+            state.prefetches[place] = other.prefetches[place]
     for gap in range(other.chosen.size):
         state.chosen[gap] = other.chosen[gap]
 
@@ -135,8 +230,10 @@ def _reorder(order: IntArray, chosen: BoolArray) -> bool:
 
 
 @inlined
-def _move(classes: Classes, state: OrderState, tolerance: float) -> bool:
+def _move(classes: Classes, state: OrderState, tolerance: float, sets_only: bool) -> bool:
     """Change the state at random; return whether it may be worth a value."""
+    if sets_only:
+        return _change_counts(classes, state.chosen)
     if classes.again.size and np.random.random() < _AGAIN:
         gap = np.random.choice(classes.again)
         state.chosen[gap] = not state.chosen[gap]
@@ -169,15 +266,15 @@ def anneal(
     best: OrderState,
     best_value: int,
     scratch: IntArray,
-    run: tuple[int, int],
+    run: tuple[int, int, bool],
     temperatures: tuple[float, float, float],
 ) -> tuple[int, int]:
     """Anneal `state` in place and keep the best in `best`; return both makespans.
 
-    A run is a number of steps and a seed; temperatures are the first and the last, in ticks, and
-    the bytes that a tick moves.
+    A run is a number of steps, a seed, and whether only the numbers of tensors of each size change;
+    temperatures are the first and the last, in ticks, and the bytes that a tick moves.
     """
-    steps, seed = run
+    steps, seed, sets_only = run
     hot, cold, rate = temperatures
     np.random.seed(seed)
     new = OrderState(state.offloads.copy(), state.prefetches.copy(), state.chosen.copy())
@@ -187,9 +284,9 @@ def anneal(
     cooling = (cold / hot) ** (1.0 / steps)
     for _ in range(steps):
         temperature *= cooling
-        _assign(new, state)
+        _assign(new, state, sets_only)
         # Where a worse makespan is likely to be kept, sums may differ by as much.
-        if not _move(classes, new, max(close, 2.0 * temperature * rate)):
+        if not _move(classes, new, max(close, 2.0 * temperature * rate), sets_only):
             continue
         count = _select(new.offloads, new.chosen, classes.followed, leaving)
         _select(new.prefetches, new.chosen, classes.followed, returning)
@@ -198,9 +295,9 @@ def anneal(
             continue
         if found > value and np.random.random() >= np.exp((value - found) / temperature):
             continue
-        _assign(state, new)
+        _assign(state, new, sets_only)
         value = found
         if value < best_value:
             best_value = value
-            _assign(best, state)
+            _assign(best, state, sets_only)
     return value, best_value

@@ -5,21 +5,26 @@ a microsecond (``ordered``). Annealing over claim sequences has to place every m
 operations as well; this search leaves that to the evaluation, and draws exchanges of nearly equal
 sums (``exchanges``). It finds, for instance, that a small tensor that is needed last comes back
 first, because it fits into idle time of the link just after the turn.
+
+`set_search` looks for the set alone. Networks repeat sizes, and among tensors of equal size whose
+gaps are nested the outermost are the best to evict (``formulations.labels.pivot.model`` proves it).
+So a set is a vector of counts, one per size. A step changes a few counts by one or two, which
+reaches sums of sizes that no single exchange of tensors does; orders are the natural ones (§4.1 of
+the offloading paper).
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
 
 import numpy as np
 
-from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
-from offcert.heuristics.orders.order_changes import Classes, OrderState, anneal
+from offcert.heuristics.orders.order_changes import Classes, OrderState, anneal, exchanges
 from offcert.heuristics.orders.ordered import (
     OrderedArrays,
     lacking,
@@ -29,122 +34,35 @@ from offcert.heuristics.orders.ordered import (
     ordered_schedule,
 )
 from offcert.heuristics.orders.ordered_kernel import INFEASIBLE
-from offcert.heuristics.orders.set_search import (
-    Cooling,
-    OrderedAnnealer,
-    classes_of_equal_size,
-    coolings,
-)
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
-# Tensors on one side of an exchange and on the other. Arbitrary.
-FEW, MANY = 2, 3
-# Combinations of tensors that are formed, and exchanges that are kept, at most. Arbitrary.
-_MOST_COMBINATIONS = 20_000
-_MOST_EXCHANGES = 100_000
-# Sums that differ by more than the largest size over this are not exchanged. Arbitrary.
-_COARSEST = 8
-# Tensors smaller than the largest size over this are left out: they hardly change a sum. Arbitrary.
-_FINEST = 2_000
-
-
-@dataclass(frozen=True)
-class Exchanges:
-    """Exchanges of up to ``FEW + MANY`` classes, by the bytes by which the sum changes, unsigned.
-
-    A row has the classes whose counts change, -1 in unused places, and by how much; with all signs
-    reversed it is an exchange too.
-    """
-
-    classes: IntArray
-    changes: IntArray
-    differences: IntArray
-
-
-def exchanges(sizes: Sequence[int], amounts: Sequence[int]) -> Exchanges:
-    """Return exchanges between classes of equal tensors."""
-    usable = [c for c, size in enumerate(sizes) if size * _FINEST > max(sizes)]
-    few = _combinations(usable, sizes, amounts, FEW)
-    many = _combinations(usable, sizes, amounts, MANY)
-    sums = np.array([total for total, _ in many], dtype=np.int64)
-    own = np.array([total for total, _ in few], dtype=np.int64)
-    tolerance = max(sizes, default=0) // _COARSEST
-    while tolerance > 0 and _pairs(own, sums, tolerance) > _MOST_EXCHANGES:
-        tolerance //= 2
-    found = []
-    for total, taken in few:
-        low, high = np.searchsorted(sums, [total - tolerance, total + tolerance + 1])
-        for other, given in many[low:high][:_MOST_EXCHANGES]:
-            if not set(taken) & set(given) and (taken or given):
-                found.append((abs(total - other), taken, given))
-    found.sort()
-    return _table(found[:_MOST_EXCHANGES])
-
-
-def _combinations(
-    usable: Sequence[int], sizes: Sequence[int], amounts: Sequence[int], most: int
-) -> list[tuple[int, tuple[int, ...]]]:
-    """Return the combinations of up to `most` tensors, as sorted pairs of a sum and classes.
-
-    Where there are too many, only those of fewer tensors.
-    """
-    found: list[tuple[int, tuple[int, ...]]] = []
-    numbers = _numbers([amounts[c] for c in usable], most)
-    for count in range(most + 1):
-        if count > 1 and len(found) + numbers[count] > _MOST_COMBINATIONS:
-            break
-        found += (
-            (sum(sizes[c] for c in chosen), chosen)
-            for chosen in combinations_with_replacement(usable, count)
-            if all(chosen.count(c) <= amounts[c] for c in chosen)
-        )
-    return sorted(found)
-
-
-def _numbers(amounts: Sequence[int], most: int) -> list[int]:
-    """Return how many combinations of 0, 1, …, `most` tensors the amounts of each class allow."""
-    numbers = [1] + [0] * most
-    for amount in amounts:
-        numbers = [sum(numbers[max(0, k - amount) : k + 1]) for k in range(most + 1)]
-    return numbers
-
-
-def _pairs(own: IntArray, sums: IntArray, tolerance: int) -> int:
-    low = np.searchsorted(sums, own - tolerance)
-    high = np.searchsorted(sums, own + tolerance + 1)
-    return int((high - low).sum())
-
-
-def _table(found: Sequence[tuple[int, tuple[int, ...], tuple[int, ...]]]) -> Exchanges:
-    classes = np.full((len(found), FEW + MANY), -1, dtype=np.int64)
-    changes = np.zeros((len(found), FEW + MANY), dtype=np.int64)
-    for row, (_, taken, given) in enumerate(found):
-        for side, sign in ((taken, -1), (given, 1)):
-            for c in dict.fromkeys(side):
-                place = int((classes[row] >= 0).sum())
-                classes[row, place] = c
-                changes[row, place] = sign * side.count(c)
-    differences = np.array([difference for difference, _, _ in found], dtype=np.int64)
-    return Exchanges(classes, changes, differences)
-
-
-_COOLING = Cooling(rounds=50, steps=20_000, hot=(0.0003, 0.001, 0.0001, 0.003), factor=1e-3)
+# Operations and gaps up to which a round has its full length. Arbitrary.
+_SHORT = 1000
 
 Orders = tuple[Sequence[int], Sequence[int]]
 
 
-class OrderAnnealer(OrderedAnnealer):
-    """Improves a set and its orders; `makespan` is that of the best schedule so far, in ticks.
+class OrderAnnealer:
+    """Improves a set and its orders in batches, so that the caller can look at the clock.
 
-    Of a tensor with several gaps the widest is considered, and later ones with it. It starts from
-    gaps in the orders in which they leave and come back, if these are possible, or from all in
-    natural orders. A `MethodError` says that there is no ordered schedule to start from.
+    The attribute `makespan` is that of the best schedule so far, in ticks. Of a tensor with several
+    gaps the widest is considered, and later ones with it. It starts from gaps in the orders in
+    which they leave and come back, if these are possible, or from all in natural orders. With
+    `sets_only` orders stay natural, and later gaps are evicted only where it is not enough that all
+    else is absent. A `MethodError` says that there is no ordered schedule to start from.
     """
 
-    def __init__(self, problem: Problem, seed: int, start: Orders | None = None) -> None:
-        super().__init__(seed)
-        self._problem = problem
+    def __init__(
+        self,
+        problem: Problem,
+        seed: int,
+        start: Orders | None = None,
+        *,
+        sets_only: bool = False,
+    ) -> None:
+        self._random = np.random.default_rng(seed)
+        self._problem, self._sets_only = problem, sets_only
         members = classes_of_equal_size(problem)
         everything = [gap for gaps in members for gap in gaps]
         later = later_gaps(problem.trace, everything)
@@ -152,8 +70,10 @@ class OrderAnnealer(OrderedAnnealer):
         self._arrays = OrderedArrays(problem, later)
         self._everything = {*everything, *later}
         self._natural = ordered_orders(problem, self._everything)
+        # They take longer to list than a short search of sets takes.
+        listed = [] if sets_only else members
         table = exchanges(
-            [problem.trace.gap_size(gaps[0]) for gaps in members], [len(gaps) for gaps in members]
+            [problem.trace.gap_size(gaps[0]) for gaps in listed], [len(gaps) for gaps in listed]
         )
         self._classes = Classes(
             np.array(everything, dtype=np.int64),
@@ -198,12 +118,15 @@ class OrderAnnealer(OrderedAnnealer):
         self._best = self._state.copy()
         self.makespan = self._value = self._arrays.makespan(*start)
 
-    def _return_to_best(self) -> None:
+    def restart(self) -> None:
+        """Continue from the best."""
         self._state = self._best.copy()
+        self._value = self.makespan
 
-    def _anneal(self, steps: int, hot: float, cold: float, seed: int) -> tuple[int, int]:
-        arrays = self._arrays
-        return anneal(
+    def run(self, steps: int, hot: float, cold: float) -> bool:
+        """Make `steps` steps, cooling from `hot` to `cold` ticks; return whether that helped."""
+        arrays, before = self._arrays, self.makespan
+        self._value, self.makespan = anneal(
             arrays.keys,
             arrays.gaps,
             arrays.settings,
@@ -213,9 +136,10 @@ class OrderAnnealer(OrderedAnnealer):
             self._best,
             self.makespan,
             arrays.scratch(),
-            (steps, seed),
+            (steps, int(self._random.integers(2**31)), self._sets_only),
             (hot, cold, self._rate),
         )
+        return self.makespan < before
 
     def schedule(self) -> Schedule:
         """Return the schedule of the best set and orders."""
@@ -225,6 +149,108 @@ class OrderAnnealer(OrderedAnnealer):
             for order in (self._best.offloads, self._best.prefetches)
         ]
         return ordered_schedule(self._problem, *orders)
+
+
+def classes_of_equal_size(problem: Problem) -> list[list[int]]:
+    """Return one gap a tensor, in classes of equal size, outermost first."""
+    gaps = problem.trace.gaps
+    widest: dict[int, int] = {}
+    for index, gap in enumerate(gaps):
+        known = widest.get(gap.tensor)
+        if known is None or gap.after - gap.before > gaps[known].after - gaps[known].before:
+            widest[gap.tensor] = index
+    classes: dict[int, list[int]] = defaultdict(list)
+    for index in sorted(widest.values(), key=lambda i: (gaps[i].before, -gaps[i].after, i)):
+        classes[problem.trace.gap_size(index)].append(index)
+    return list(classes.values())
+
+
+@dataclass(frozen=True)
+class Cooling:
+    """How to cool: the rounds, after each of which the clock is looked at, and steps of one.
+
+    Coolings begin at fractions of the makespan, `hot`, in turn, and end at a fraction `factor` of
+    that.
+    """
+
+    rounds: int
+    steps: int
+    hot: tuple[float, ...]
+    factor: float
+
+
+_OF_ORDERS = Cooling(rounds=50, steps=20_000, hot=(0.0003, 0.001, 0.0001, 0.003), factor=1e-3)
+_OF_SETS = Cooling(rounds=10, steps=10_000, hot=(0.01, 0.01, 0.001), factor=1e-4)
+
+
+def length_of_round(problem: Problem, steps: int) -> int:
+    """Return how many steps a round has that has `steps` of them on a short trace.
+
+    A step takes time in proportion to the trace, and a search looks at the clock only between
+    rounds.
+    """
+    size = len(problem.trace) + len(problem.trace.gaps)
+    return steps if size <= _SHORT else max(1, steps * _SHORT // size)
+
+
+def coolings(
+    annealer: OrderAnnealer,
+    problem: Problem,
+    cooling: Cooling,
+    *,
+    deadline: float,
+    target: int,
+    patience: int,
+    on_improvement: Callable[[Schedule], object],
+) -> None:
+    """Cool, restart from the best, and cool again, until a `deadline` of ``time.monotonic``.
+
+    It ends, too, when the makespan is at most `target` ticks, or after `patience` coolings in a row
+    without a better schedule. Every better one that a round ends with is passed on.
+    """
+    count, steps = cooling.rounds, length_of_round(problem, cooling.steps)
+    fruitless = done = 0
+    while fruitless < patience:
+        fruitless += 1
+        begin = annealer.makespan * cooling.hot[done % len(cooling.hot)]
+        for round_ in range(count):
+            high, low = (begin * cooling.factor ** ((round_ + ended) / count) for ended in (0, 1))
+            if annealer.run(steps, high, low):
+                fruitless = 0
+                on_improvement(annealer.schedule())
+            if annealer.makespan <= target or time.monotonic() >= deadline:
+                return
+        done += 1
+        annealer.restart()
+
+
+def set_search(
+    problem: Problem,
+    *,
+    time_limit: float,
+    seed: int = 0,
+    target: int = 0,
+    patience: int = 3,
+    on_improvement: Callable[[Schedule], object],
+) -> None:
+    """Anneal over how many tensors of each size leave, with restarts; the orders are natural.
+
+    It ends when the time is over, at `target` ticks, or after `patience` coolings in a row without
+    a better schedule. Every better one that a round ends with is passed on. A `MethodError` says
+    that evicting everything gives no ordered schedule to start from.
+    """
+    deadline = time.monotonic() + time_limit
+    if not problem.trace.gaps:
+        return
+    coolings(
+        OrderAnnealer(problem, seed, sets_only=True),
+        problem,
+        _OF_SETS,
+        deadline=deadline,
+        target=target,
+        patience=patience,
+        on_improvement=on_improvement,
+    )
 
 
 def order_search(
@@ -252,7 +278,7 @@ def order_search(
     coolings(
         annealer,
         problem,
-        _COOLING,
+        _OF_ORDERS,
         deadline=deadline,
         target=target,
         patience=patience,

@@ -175,13 +175,15 @@ def test_another_process_compiles_what_it_is_asked_for_and_ends() -> None:
     assert compiling.ask(NotCompiledError(_KERNEL)) == "pivot program"
     # A step says what compiles its kernels; of others the whole group is compiled.
     by_name = NotCompiledError("offcert.heuristics.orders.ordered_kernel.evaluate_ordered")
-    by_name.acts = ("warm_plans", "warm_set_search")
-    assert compiling.ask(by_name) == "warm_plans,warm_set_search"
+    by_name.acts = ("warm_plans", "warm_order_search")
+    assert compiling.ask(by_name) == "warm_plans,warm_order_search"
     assert compiling.ask(NotCompiledError(_KERNEL)) == "pivot program"
     compiling.close()
     while compiling.busy:
         time.sleep(0.05)
-    assert compiling.finished == compiling.asked == {"pivot program", "warm_plans,warm_set_search"}
+    assert (
+        compiling.finished == compiling.asked == {"pivot program", "warm_plans,warm_order_search"}
+    )
 
 
 def test_who_compiles_goes_on_when_nobody_listens_any_more(

@@ -104,7 +104,7 @@ def test_no_rung_goes_on_long_after_its_time(at_clock: Callable[[float], Clock])
 
 
 def test_a_round_on_a_long_trace_takes_no_longer_than_on_a_short_one() -> None:
-    from offcert.heuristics.orders.set_search import length_of_round
+    from offcert.heuristics.orders.order_search import length_of_round
 
     short, long = long_problem(0, 300, 100), long_problem(0, 3_000, 1_000)
     assert length_of_round(short, 10_000) == 10_000

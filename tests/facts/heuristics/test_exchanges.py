@@ -5,8 +5,8 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
-from offcert.heuristics.orders import order_search as exchanges_module
-from offcert.heuristics.orders.order_search import FEW, MANY, Exchanges, exchanges
+from offcert.heuristics.orders import order_changes as exchanges_module
+from offcert.heuristics.orders.order_changes import FEW, MANY, Exchanges, exchanges
 
 
 def as_changes(table: Exchanges, count: int) -> list[tuple[int, ...]]:

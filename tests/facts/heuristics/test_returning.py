@@ -8,7 +8,7 @@ from offcert.core.errors import MethodError
 from offcert.core.platform import Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.heuristics.orders.order_search import order_search
+from offcert.heuristics.orders.order_search import order_search, set_search
 from offcert.heuristics.orders.ordered import (
     lacking,
     later_gaps,
@@ -16,7 +16,6 @@ from offcert.heuristics.orders.ordered import (
     needed_again,
     ordered_plan,
 )
-from offcert.heuristics.orders.set_search import set_search
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule

@@ -12,9 +12,9 @@ from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.evictions.rules import sequential
 from offcert.heuristics.orders.insertion import with_all_but, with_insertions
 from offcert.heuristics.orders.local_search import local_search
-from offcert.heuristics.orders.order_search import order_search
-from offcert.heuristics.orders.set_search import set_search
+from offcert.heuristics.orders.order_search import order_search, set_search
 from offcert.instances.cnn import cnn_chain
+from offcert.instances.library import default_library
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
@@ -84,6 +84,20 @@ def test_every_improvement_is_told_and_none_is_worse_than_the_start() -> None:
     assert told == sorted(set(told), reverse=True)
     assert len(told) > 2
     assert simulate(problem, plan).makespan == told[-1]
+
+
+def test_a_start_that_its_own_plan_improves_is_told() -> None:
+    problem = default_library().load("unet-4-0-free-m50")
+    start = simulate(problem, sequential(problem)).plan(problem.trace)
+    told: list[int] = []
+    plan = local_search(
+        problem,
+        start=start,
+        target=7431,
+        time_limit=1e6,
+        on_improvement=lambda schedule: told.append(schedule.makespan),
+    )
+    assert simulate(problem, plan).makespan == told[-1] == 7431
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from offcert.core.errors import MethodError
-from offcert.heuristics.orders.set_search import OrderedAnnealer
+from offcert.heuristics.orders.order_search import OrderAnnealer
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import mixed_problem
 
 
-def valid_runs(make: Callable[[Problem, int], OrderedAnnealer], count: int) -> int:
+def valid_runs(make: Callable[[Problem, int], OrderAnnealer], count: int) -> int:
     """Anneal on random problems and check what comes out; return how many there were to start."""
     ran = 0
     for seed in range(count):

@@ -17,8 +17,8 @@ from offcert.heuristics.combined.search import combined_plan
 from offcert.heuristics.joint import search
 from offcert.heuristics.joint.plans import JointPlan
 from offcert.heuristics.joint.search import joint_search
+from offcert.heuristics.orders.order_search import set_search
 from offcert.heuristics.orders.ordered import require_possible
-from offcert.heuristics.orders.set_search import set_search
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute
