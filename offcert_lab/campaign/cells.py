@@ -50,21 +50,11 @@ class CellSettings:
 
 @dataclass(frozen=True)
 class Point:
-    """A problem at one limit.
+    """A problem at one limit."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the problem without the limit.
-    problem : Problem
-        At the limit.
-    digest : str
-        SHA-256 of the problem's document, in hexadecimal.
-    """
-
-    name: str
-    problem: Problem
-    digest: str
+    name: str  # Name of the problem without the limit.
+    problem: Problem  # At the limit.
+    digest: str  # SHA-256 of the problem's document, in hexadecimal.
 
     @cached_property
     def facts(self) -> Row:
@@ -115,21 +105,11 @@ def _origin(problem: Problem) -> Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """The subject of one row of the table: a problem at a limit, and a method.
+    """The subject of one row of the table: a problem at a limit, and a method."""
 
-    Attributes
-    ----------
-    point : Point
-        A problem at one limit.
-    method : str
-        ``"certify"``, or a method with its options as `Choice.text` writes them.
-    settings : CellSettings
-        The campaign's.
-    """
-
-    point: Point
-    method: str
-    settings: CellSettings = CellSettings()
+    point: Point  # A problem at one limit.
+    method: str  # ``"certify"``, or a method with its options as `Choice.text` writes them.
+    settings: CellSettings = CellSettings()  # The campaign's.
 
     @cached_property
     def key(self) -> str:

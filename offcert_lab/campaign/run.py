@@ -59,33 +59,15 @@ class CampaignProgress:
 
 @dataclass(frozen=True)
 class Summary:
-    """The outcome of a campaign.
+    """The outcome of a campaign."""
 
-    Attributes
-    ----------
-    cells : int
-        Asked for.
-    kept : int
-        Of them in the table before.
-    computed : int
-        Of them computed now, `failed` ones included.
-    failed : int
-        Of all cells asked for, those whose row says ``FAILED``.
-    damaged : int
-        Lines of the journal that were lost when an earlier campaign was killed.
-    seconds : float
-        Of everything.
-    rows : tuple of dict
-        Of the cells asked for, in their order.
-    """
-
-    cells: int
-    kept: int
-    computed: int
-    failed: int
-    damaged: int
-    seconds: float
-    rows: tuple[Row, ...]
+    cells: int  # Asked for.
+    kept: int  # Of them in the table before.
+    computed: int  # Of them computed now, `failed` ones included.
+    failed: int  # Of all cells asked for, those whose row says ``FAILED``.
+    damaged: int  # Lines of the journal that were lost when an earlier campaign was killed.
+    seconds: float  # Of everything.
+    rows: tuple[Row, ...]  # Of the cells asked for, in their order.
 
 
 def run(

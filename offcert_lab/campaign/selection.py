@@ -24,21 +24,12 @@ LIBRARY_PREFIX = "library:"
 
 @dataclass(frozen=True)
 class Subject:
-    """A problem to be looked at with several limits.
+    """A problem to be looked at with several limits."""
 
-    Attributes
-    ----------
-    name : str
-        Without a limit.
-    problem : Problem
-        Its own memory is the limit where no other is asked for.
-    variants : mapping of int to Problem
-        What stands for the problem at some limits, in bytes: a library's entries have names of
-        their own, and a certificate must be about the entry to be taken into the library.
-    """
-
-    name: str
-    problem: Problem
+    name: str  # Without a limit.
+    problem: Problem  # Its own memory is the limit where no other is asked for.
+    # What stands for the problem at some limits, in bytes: a library's entries have names of their
+    # own, and a certificate must be about the entry to be taken into the library.
     variants: Mapping[int, Problem] = field(default_factory=dict)
 
     def at(self, memory: int) -> Problem:

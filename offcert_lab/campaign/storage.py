@@ -28,21 +28,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the table.
+    """One column of the table."""
 
-    Attributes
-    ----------
-    name : str
-        As in the file.
-    kind : type
-        ``str``, ``int`` (64 bits) or ``float``.
-    required : bool
-        Whether every row has a value; elsewhere it may be null.
-    """
-
-    name: str
-    kind: type
-    required: bool = True
+    name: str  # As in the file.
+    kind: type  # ``str``, ``int`` (64 bits) or ``float``.
+    required: bool = True  # Whether every row has a value; elsewhere it may be null.
 
 
 COLUMNS = (
