@@ -19,10 +19,10 @@ from typing import Any
 from docutils import nodes
 from sphinx.domains.python import PyXRefRole
 
-_PACKAGE = Path(__file__).parents[2] / "offcert"
+_DOCS = Path(__file__).parents[1]
 _MODULES = re.compile(r"<!-- modules of ([\w.]+) -->")
 _NAMES = re.compile(r"<!-- names of (\w+) -->")
-_FULL_NAME = re.compile(r"\boffcert(?:\.\w+)+")
+_IMPORT = re.compile(r"^ *from (offcert\w*(?:\.\w+)+) import", re.MULTILINE)
 # Importing one of these does something.
 _ACTING = ("__main__", "preload", "preload_search")
 
@@ -38,28 +38,16 @@ def modules(package: str) -> list[str]:
 
 
 @cache
-def mentions() -> dict[str, set[str]]:
-    """Return, for each full name of ours in the package's sources, the rooms that it stands in."""
-    rooms: dict[str, set[str]] = {}
-    for path in _PACKAGE.rglob("*.py"):
-        room = path.relative_to(_PACKAGE).parts[0]
-        for name in _FULL_NAME.findall(path.read_text(encoding="utf-8")):
-            rooms.setdefault(name, set()).add(room)
-    return rooms
+def imported() -> frozenset[str]:
+    """Return the modules of ours from which code on the pages imports."""
+    texts = (path.read_text(encoding="utf-8") for path in sorted(_DOCS.rglob("*.md")))
+    return frozenset(name for text in texts for name in _IMPORT.findall(text))
 
 
 def inner(module: str) -> bool:
-    """Whether a module is named, but not shown in full.
-
-    That is so if programs import nothing of it, and at most one room besides its own uses it.
-    """
-    if not module.startswith("offcert."):
-        # The lab is used by programs alone.
-        return False
-    own = module.split(".")[1]
-    others = mentions().get(module, set()) - {own}
-    is_room = module == f"offcert.{own}"
-    return len(others) < 2 and not is_room and module not in homes("offcert").values()
+    """Whether a module is named, but not shown in full: no program is told to import of it."""
+    is_room = module.count(".") == 1 and module.startswith("offcert.")
+    return not (is_room or module in imported() or module in homes("offcert").values())
 
 
 @cache
@@ -123,7 +111,7 @@ def names(package: str) -> str:
 # What the names that a package exports are for, by the rooms that they are defined in.
 _ROLES = {
     "Capture and train": ("runtime", "training"),
-    "Search": ("certification", "campaign"),
+    "Search": ("certification",),
     "Verify": ("verification",),
     "Problems and plans": ("questions", "instances"),
     "Certificates": ("proofs",),

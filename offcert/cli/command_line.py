@@ -10,7 +10,6 @@ from offcert._version import __version__
 from offcert.cli import (
     certify,
     choose,
-    compare,
     compile,
     completion,
     devices,
@@ -52,7 +51,6 @@ COMMANDS = (
     train,
     plot,
     report,
-    compare,
     generate,
     partition,
     library,

@@ -18,13 +18,9 @@ class Later(Generic[T]):
 
     Who reads a row knows and loads nothing of the room that it names. Editors and type checkers
     follow the name, as rows stand below ``if TYPE_CHECKING: import offcert.report.gantt``.
-
-    Attributes
-    ----------
-    named : function
-        Returns what is named where ``offcert`` and its modules are imported; only its name is used.
     """
 
+    # Returns what is named where ``offcert`` and its modules are imported; only its name is used.
     named: Callable[[], T]
 
     @cached_property

@@ -42,23 +42,12 @@ Time = Fraction | int
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a kind of bar looks: two properties each, so that colours alone never tell.
+    """How a kind of bar looks: two properties each, so that colours alone never tell."""
 
-    Attributes
-    ----------
-    name : str
-        Text in the legend.
-    colour : str
-        Of the palette by Okabe and Ito, whose colours the colour-blind can tell apart.
-    text : str
-        Colour of the text on it.
-    hatch : str
-        Stripes: none (empty), upright, level, falling, rising or crossed, as matplotlib has them.
-    """
-
-    name: str
-    colour: str
-    text: str
+    name: str  # Text in the legend.
+    colour: str  # Of the palette by Okabe and Ito, whose colours the colour-blind can tell apart.
+    text: str  # Colour of the text on it.
+    # Stripes: none (empty), upright, level, falling, rising or crossed, as matplotlib has them.
     hatch: str
 
 
@@ -85,28 +74,15 @@ _LONGEST_NAME = 80
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """An operation, or a transfer or a piece of one.
+    """An operation, or a transfer or a piece of one."""
 
-    Attributes
-    ----------
-    row : str
-        Of the chart.
-    look : str
-        A key of `LOOKS`.
-    start, end : Fraction or int
-        Ticks.
-    label : str
-        Text on the bar where there is room.
-    title : str
-        Everything about it.
-    """
-
-    row: str
-    look: str
+    row: str  # Of the chart.
+    look: str  # A key of `LOOKS`.
+    # Ticks.
     start: Time
     end: Time
-    label: str
-    title: str
+    label: str  # Text on the bar where there is room.
+    title: str  # Everything about it.
 
 
 def rows_of(problem: Problem) -> tuple[str, ...]:

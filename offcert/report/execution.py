@@ -15,18 +15,10 @@ from offcert.questions.schedule.problem import Problem, Recompute
 
 @dataclass(frozen=True)
 class Reruns:
-    """The operations of an execution that run a computation again.
+    """The operations of an execution that run a computation again."""
 
-    Attributes
-    ----------
-    execution : Execution
-        The execution.
-    compute_time : int
-        Ticks if everything runs once.
-    """
-
-    execution: Execution
-    compute_time: int
+    execution: Execution  # The execution.
+    compute_time: int  # Ticks if everything runs once.
 
     @cached_property
     def operations(self) -> tuple[int, ...]:

@@ -81,23 +81,13 @@ def notes_lines(notes: Notes) -> list[str]:
 
 @dataclass(frozen=True)
 class Text:
-    """The functions that make texts about certificates which answer one question.
+    """The functions that make texts about certificates which answer one question."""
 
-    Attributes
-    ----------
-    summary : callable
-        Returns what a certificate claims as JSON values.
-    describe : callable
-        Returns it for people.
-    checked : callable, optional
-        Returns what a verification found as JSON values; by default what holds for all.
-    describe_valid : callable, optional
-        Returns for people what was found of a certificate that is valid.
-    """
-
-    summary: Callable[[Any], dict[str, Any]]
-    describe: Callable[[Any], str]
+    summary: Callable[[Any], dict[str, Any]]  # Returns what a certificate claims as JSON values.
+    describe: Callable[[Any], str]  # Returns it for people.
+    # Returns what a verification found as JSON values; by default what holds for all.
     checked: Callable[[Verification[Any]], dict[str, Any]] | None = None
+    # Returns for people what was found of a certificate that is valid.
     describe_valid: Callable[[Verification[Any]], str] | None = None
 
     def said(self, certificate: Any) -> tuple[dict[str, Any], str]:

@@ -20,19 +20,12 @@ from offcert.verification.replay import replay
 
 @dataclass(frozen=True)
 class BehindHost:
-    """A plan's times on its device alone and behind its host, in ticks.
+    """A plan's times on its device alone and behind its host, in ticks."""
 
-    Attributes
-    ----------
-    alone, behind : int
-        The makespans.
-    launches : int
-        For how long the host hands operations over.
-    """
-
+    # The makespans.
     alone: int
     behind: int
-    launches: int
+    launches: int  # For how long the host hands operations over.
 
     @property
     def idle(self) -> int:

@@ -25,44 +25,21 @@ _DONE = ("again", "moved")
 
 @dataclass(frozen=True)
 class FrontierRow:
-    """The values at one limit.
+    """The values at one limit."""
 
-    Attributes
-    ----------
-    memory : int
-        The limit in bytes.
-    part : float
-        The same as a part of the way from the least memory to the peak.
-    infeasible : bool
-        Whether the limit is certified to be too small for any schedule.
-    makespan : int or None
-        Ticks of the best schedule of this limit and those below.
-    makespan_at : int or None
-        The limit whose certificate holds that schedule.
-    lower_bound : int
-        Ticks; the best bound of this limit and those above.
-    lower_bound_at : int or None
-        The limit whose certificate holds that bound; None without one.
-    evidence : str or None
-        For that bound.
-    slowdown : float or None
-        The makespan by the computing time of a step in which everything runs once.
-    saved_by_next : int or None
-        Ticks by which the makespan at the next limit is less; None where one of them is missing.
-    recomputed_ticks, moved_bytes : int or None
-        Ticks that the schedule computes again, and bytes that it moves out.
-    """
-
-    memory: int
-    part: float
-    infeasible: bool
-    makespan: int | None
-    makespan_at: int | None
-    lower_bound: int
-    lower_bound_at: int | None
-    evidence: str | None
+    memory: int  # The limit in bytes.
+    part: float  # The same as a part of the way from the least memory to the peak.
+    infeasible: bool  # Whether the limit is certified to be too small for any schedule.
+    makespan: int | None  # Ticks of the best schedule of this limit and those below.
+    makespan_at: int | None  # The limit whose certificate holds that schedule.
+    lower_bound: int  # Ticks; the best bound of this limit and those above.
+    lower_bound_at: int | None  # The limit whose certificate holds that bound; None without one.
+    evidence: str | None  # For that bound.
+    # The makespan by the computing time of a step in which everything runs once.
     slowdown: float | None
+    # Ticks by which the makespan at the next limit is less; None where one of them is missing.
     saved_by_next: int | None
+    # Ticks that the schedule computes again, and bytes that it moves out.
     recomputed_ticks: int | None
     moved_bytes: int | None
 

@@ -46,24 +46,12 @@ _NOTEBOOK, _FILE = (400, 4.0), (20_000, 0.5)
 
 @dataclass(frozen=True)
 class Frame:
-    """Where ticks and bytes are on the picture.
+    """Where ticks and bytes are on the picture."""
 
-    Attributes
-    ----------
-    width : int
-        Of the picture in pixels.
-    span : int
-        The latest tick shown.
-    largest : int
-        The most bytes shown.
-    top : float
-        Where the memory curve's panel begins.
-    """
-
-    width: int
-    span: int
-    largest: int
-    top: float
+    width: int  # Of the picture in pixels.
+    span: int  # The latest tick shown.
+    largest: int  # The most bytes shown.
+    top: float  # Where the memory curve's panel begins.
 
     def x(self, time: float) -> float:
         """Return the horizontal coordinate of a tick."""

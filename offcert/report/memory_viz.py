@@ -212,25 +212,16 @@ def read_snapshot(path: str | Path) -> list[Mapping[str, Any]]:
 
 @dataclass(frozen=True)
 class HistoryComparison:
-    """How far a measured snapshot follows a plan.
+    """How far a measured snapshot follows a plan."""
 
-    Attributes
-    ----------
-    followed, planned : int
-        Events that came as planned, one after the other, and all events of the plan.
-    others : int
-        Events on the way whose size no tensor of the plan has: what computing takes besides.
-    expected : tuple of str
-        Events that the plan has next, of which one would have followed it; empty if all came.
-    instead : str or None
-        The event that came instead; None at the end of the snapshot.
-    """
-
+    # Events that came as planned, one after the other, and all events of the plan.
     followed: int
     planned: int
+    # Events on the way whose size no tensor of the plan has: what computing takes besides.
     others: int
+    # Events that the plan has next, of which one would have followed it; empty if all came.
     expected: tuple[str, ...]
-    instead: str | None
+    instead: str | None  # The event that came instead; None at the end of the snapshot.
 
     def __str__(self) -> str:
         text = f"{self.followed} of {self.planned} events as planned"

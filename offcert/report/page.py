@@ -37,26 +37,15 @@ _PARTS = (
 
 @dataclass(frozen=True)
 class PageDocument:
-    """A document of a page.
+    """A document of a page."""
 
-    Attributes
-    ----------
-    name : str
-        Of its file.
-    document : Certificate, TrainingRecord or mapping
-        The document on the page; a mapping is the JSON value of an answer of `doctor`.
-    verification : Verification or None
-        The verification of a certificate; None if it was not asked for.
-    training : TrainingRecord or None
-        Of a certificate: the report of training by it.
-    notes : tuple of (str, str)
-        Names and values that are to stand beside its numbers.
-    """
-
-    name: str
+    name: str  # Of its file.
+    # The document on the page; a mapping is the JSON value of an answer of `doctor`.
     document: Certificate | TrainingRecord | Mapping[str, Any]
+    # The verification of a certificate; None if it was not asked for.
     verification: Verification[Certificate] | None = None
-    training: TrainingRecord | None = None
+    training: TrainingRecord | None = None  # Of a certificate: the report of training by it.
+    # Names and values that are to stand beside its numbers.
     notes: tuple[tuple[str, str], ...] = ()
 
     @property

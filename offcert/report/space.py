@@ -43,26 +43,16 @@ SPACES = {
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A residence as a rectangle.
+    """A residence as a rectangle."""
 
-    Attributes
-    ----------
-    kind : str
-        A key of `SPACES`.
-    start, end : int
-        Moments.
-    low, high : int
-        Bytes.
-    title : str
-        Everything about it.
-    """
-
-    kind: str
+    kind: str  # A key of `SPACES`.
+    # Moments.
     start: int
     end: int
+    # Bytes.
     low: int
     high: int
-    title: str
+    title: str  # Everything about it.
 
 
 def spaces_of(placed: PlacementCertificate) -> list[Space]:

@@ -21,22 +21,13 @@ VIPR = "vipr"
 
 @dataclass(frozen=True)
 class ExportedBound(ModelFiles):
-    """A bound as a file.
+    """A bound as a file."""
 
-    Attributes
-    ----------
-    value : int
-        The bound, in ticks.
-    variables, rows : int
-        Of the program.
-    derivations : int
-        Steps of its proof.
-    """
-
-    value: int
+    value: int  # The bound, in ticks.
+    # Of the program.
     variables: int
     rows: int
-    derivations: int
+    derivations: int  # Steps of its proof.
 
 
 def export_bound(

@@ -20,23 +20,12 @@ _DENOMINATORS = (1, 2, 12, 5040, 1 << 20)
 
 @dataclass(frozen=True)
 class Counted:
-    """Weights of the constraints of a program, and the bound that they prove on its objective.
+    """Weights of the constraints of a program, and the bound that they prove on its objective."""
 
-    Attributes
-    ----------
-    program : IntegerProgram
-        In 0-1 variables.
-    value : int
-        No solution has a lesser objective.
-    over : int
-        The denominator of the weights.
-    weights : tuple of int
-        One a constraint, in the order of the OPB file: a row with two sides is two constraints.
-    """
-
-    program: IntegerProgram
-    value: int
-    over: int
+    program: IntegerProgram  # In 0-1 variables.
+    value: int  # No solution has a lesser objective.
+    over: int  # The denominator of the weights.
+    # One a constraint, in the order of the OPB file: a row with two sides is two constraints.
     weights: tuple[int, ...]
 
     def text(self) -> Iterator[str]:
@@ -122,18 +111,10 @@ def counted(program: IntegerProgram, seconds: float = 60.0) -> Counted:
 
 @dataclass(frozen=True)
 class CountedFiles(ModelFiles):
-    """A problem as a program (``".opb"``) and what a weighted sum of its rows proves (``".pbp"``).
+    """A program (``".opb"``) and the proof that a weighted sum of its rows gives (``".pbp"``)."""
 
-    Attributes
-    ----------
-    made : Exported
-        The program as it is exported without a proof.
-    least : int
-        Ticks that the proof says are necessary.
-    """
-
-    made: Exported
-    least: int
+    made: Exported  # The program as it is exported without a proof.
+    least: int  # Ticks that the proof says are necessary.
 
 
 def export_counted(

@@ -17,15 +17,9 @@ LEAST, LARGEST = -1, -2
 
 @dataclass(frozen=True)
 class CaseLeaf:
-    """A case without others under it.
+    """A case without others under it."""
 
-    Attributes
-    ----------
-    weights : mapping of int to Fraction
-        By row of the program, at least 0.
-    """
-
-    weights: Mapping[int, Fraction]
+    weights: Mapping[int, Fraction]  # By row of the program, at least 0.
 
 
 # A variable, which is 0 in the subtree that follows and 1 in the one after that; or a leaf.
@@ -34,42 +28,25 @@ Node = int | CaseLeaf
 
 @dataclass(frozen=True)
 class Elimination:
-    """A way to get rid of what a sum of rows leaves of a variable.
+    """A way to get rid of what a sum of rows leaves of a variable."""
 
-    Attributes
-    ----------
-    column : int
-        The variable.
-    above, below : int or None
-        A row to be added until nothing is left, if more than 0 is left, and if less: a row of the
-        program, `LEAST` or `LARGEST`. None: the variable is left for a later step.
-    """
-
-    column: int
+    column: int  # The variable.
+    # A row to be added until nothing is left, if more than 0 is left, and if less: a row of the
+    # program, `LEAST` or `LARGEST`. None: the variable is left for a later step.
     above: int | None = LEAST
     below: int | None = LARGEST
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A proof that the objective of a program is at least a value.
+    """A proof that the objective of a program is at least a value."""
 
-    Attributes
-    ----------
-    program : IntegerProgram
-        Its only variable in the objective is an integer, and its rows have a lower side or two
-        equal ones.
-    value : int
-        The bound.
-    nodes : tuple of int or CaseLeaf
-        The tree of cases, each before those under it.
-    steps : callable
-        From what is decided, returns how variables are got rid of, one after the other.
-    """
-
+    # Its only variable in the objective is an integer, and its rows have a lower side or two equal
+    # ones.
     program: IntegerProgram
-    value: int
-    nodes: tuple[Node, ...]
+    value: int  # The bound.
+    nodes: tuple[Node, ...]  # The tree of cases, each before those under it.
+    # From what is decided, returns how variables are got rid of, one after the other.
     steps: Callable[[Mapping[int, bool]], Iterable[Elimination]]
 
 

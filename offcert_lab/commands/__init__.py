@@ -1,1 +1,1 @@
-"""Commands that `offcert` finds by the entry points of this package."""
+"""Commands that `offcert` finds by the names of these modules."""

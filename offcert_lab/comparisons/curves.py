@@ -42,41 +42,20 @@ class Quantity(StrEnum):
 
 @dataclass(frozen=True)
 class Curves:
-    """The curves of one problem; NaN is a gap in a curve.
+    """The curves of one problem; NaN is a gap in a curve."""
 
-    Attributes
-    ----------
-    problem : str
-        Its name.
-    what : Quantity
-        The quantity of `methods`, `best`, `proved` and `optimum`.
-    percents : tuple of float
-        The feasible limits, increasing; all curves are over these.
-    ends : pair of int
-        Bytes at 0 and at 100 %.
-    methods : dict of str to tuple of float
-        A curve each, without `certify`.
-    failed : dict of str to tuple of float
-        Percents at which a method died.
-    best, proved : tuple of float
-        The band: best schedule of any method, and proved bound. A makespan's band goes down from
-        `best`, a throughput's goes up.
-    optimum : tuple of float
-        `best` where the best bound, of whatever evidence, attains it.
-    infeasible : tuple of float
-        Percents of the limits without any schedule.
-    """
-
-    problem: str
-    what: Quantity
-    percents: tuple[float, ...]
-    ends: tuple[int, int]
-    methods: dict[str, tuple[float, ...]]
-    failed: dict[str, tuple[float, ...]]
+    problem: str  # Its name.
+    what: Quantity  # The quantity of `methods`, `best`, `proved` and `optimum`.
+    percents: tuple[float, ...]  # The feasible limits, increasing; all curves are over these.
+    ends: tuple[int, int]  # Bytes at 0 and at 100 %.
+    methods: dict[str, tuple[float, ...]]  # A curve each, without `certify`.
+    failed: dict[str, tuple[float, ...]]  # Percents at which a method died.
+    # The band: best schedule of any method, and proved bound. A makespan's band goes down from
+    # `best`, a throughput's goes up.
     best: tuple[float, ...]
     proved: tuple[float, ...]
-    optimum: tuple[float, ...]
-    infeasible: tuple[float, ...]
+    optimum: tuple[float, ...]  # `best` where the best bound, of whatever evidence, attains it.
+    infeasible: tuple[float, ...]  # Percents of the limits without any schedule.
 
     @property
     def lowest_level(self) -> float:

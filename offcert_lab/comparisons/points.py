@@ -37,69 +37,40 @@ COLUMNS = (*_TEXTS, *_NUMBERS, *_ORIGIN, *_FOUND)
 
 @dataclass(frozen=True)
 class MethodOutcome:
-    """The outcome of one method on a problem at one memory limit: a row of the table.
+    """The outcome of one method on a problem at one memory limit: a row of the table."""
 
-    Attributes
-    ----------
-    status : str
-        As in the table; ``NO_PLAN`` and ``FAILED`` have no makespan.
-    makespan, lower_bound, proved_bound : int or None
-        Ticks.
-    seconds : float
-        Time it took.
-    seed : int
-        From the settings; 0 where they have none.
-    certificate : str or None
-        Path of the certificate's file, relative to the table's folder.
-    """
-
-    status: str
+    status: str  # As in the table; ``NO_PLAN`` and ``FAILED`` have no makespan.
+    # Ticks.
     makespan: int | None = None
     lower_bound: int | None = None
     proved_bound: int | None = None
-    seconds: float = 0.0
-    seed: int = 0
+    seconds: float = 0.0  # Time it took.
+    seed: int = 0  # From the settings; 0 where they have none.
+    # Path of the certificate's file, relative to the table's folder.
     certificate: str | None = None
 
 
 @dataclass(frozen=True)
 class Point:
-    """A problem at one memory limit.
+    """A problem at one memory limit."""
 
-    Attributes
-    ----------
-    problem, digest : str
-        Its name without the limit, and the hash with it.
-    network : str or None
-        Name in the zoo.
-    image, batch : int or None
-        Pixels a side, and images a step.
-    memory, minimum, peak : int
-        Bytes: the limit, the least with which anything runs, and what no offloading needs.
-    percent : float
-        Of the way from `minimum` to `peak`.
-    compute : int
-        Ticks of all operations.
-    rates : pair of Fraction
-        Bytes per tick from the device to the host, and back.
-    cells : mapping of str to tuple of MethodOutcome
-        By method; several if the table has several settings, by increasing seed.
-    means : str
-        ``"recompute"``, ``"both"`` or ``"nothing"``; empty where offloading alone is open.
-    """
-
+    # Its name without the limit, and the hash with it.
     problem: str
     digest: str
-    network: str | None
+    network: str | None  # Name in the zoo.
+    # Pixels a side, and images a step.
     image: int | None
     batch: int | None
+    # Bytes: the limit, the least with which anything runs, and what no offloading needs.
     memory: int
     minimum: int
     peak: int
-    percent: float
-    compute: int
-    rates: tuple[Fraction, Fraction]
+    percent: float  # Of the way from `minimum` to `peak`.
+    compute: int  # Ticks of all operations.
+    rates: tuple[Fraction, Fraction]  # Bytes per tick from the device to the host, and back.
+    # By method; several if the table has several settings, by increasing seed.
     cells: Mapping[str, tuple[MethodOutcome, ...]]
+    # ``"recompute"``, ``"both"`` or ``"nothing"``; empty where offloading alone is open.
     means: str = ""
 
     @property

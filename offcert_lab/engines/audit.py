@@ -25,40 +25,20 @@ _MOST_SHOWN = 50
 
 @dataclass(frozen=True, slots=True)
 class EngineAudit:
-    """The findings of an audit, and what the engine took.
+    """The findings of an audit, and what the engine took."""
 
-    Attributes
-    ----------
-    findings : list of Finding
-        In the order in which the program comes to them.
-    peaks : Peaks
-        The most bytes.
-    works : int
-        Operators and copies of one run.
-    streams : dict of str to str
-        Streams, and where the program has made them.
-    runs : int
-        Two if the program asked whether events had happened: it was told late, and early.
-    orders : int
-        Orders of the works that were carried out, beside those for single findings.
-    different : int
-        How many of them led to other values.
-    failed : str
-        The exception that ended the function, and the line that raised it; empty if none did. The
-        findings are those up to then.
-    unrepeated : int
-        Values that are left out: the order as given does not lead to them again, because nobody
-        wrote that memory, or somebody did past PyTorch.
-    """
-
-    findings: list[Finding]
-    peaks: Peaks
-    works: int
-    streams: dict[str, str]
-    runs: int
-    orders: int
-    different: int
+    findings: list[Finding]  # In the order in which the program comes to them.
+    peaks: Peaks  # The most bytes.
+    works: int  # Operators and copies of one run.
+    streams: dict[str, str]  # Streams, and where the program has made them.
+    runs: int  # Two if the program asked whether events had happened: it was told late, and early.
+    orders: int  # Orders of the works that were carried out, beside those for single findings.
+    different: int  # How many of them led to other values.
+    # Values that are left out: the order as given does not lead to them again, because nobody wrote
+    # that memory, or somebody did past PyTorch.
     unrepeated: int
+    # The exception that ended the function, and the line that raised it; empty if none did. The
+    # findings are those up to then.
     failed: str = ""
 
     @property

@@ -79,19 +79,11 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CodePlace:
-    """A line of a program.
-
-    Attributes
-    ----------
-    file : str
-    line : int
-    function : str
-        Name of the function to which the line belongs.
-    """
+    """A line of a program."""
 
     file: str
     line: int
-    function: str
+    function: str  # Name of the function to which the line belongs.
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -99,24 +91,12 @@ class CodePlace:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An access to memory.
+    """An access to memory."""
 
-    Attributes
-    ----------
-    stream : str
-        In which it runs; ``"host"`` for the program itself.
-    operation : str
-        The operator, and the node of autograd that has called it, if one has.
-    writes : bool
-        Whether it writes; otherwise it reads.
-    place : CodePlace
-        The line of the program that has handed it over.
-    """
-
-    stream: str
-    operation: str
-    writes: bool
-    place: CodePlace
+    stream: str  # In which it runs; ``"host"`` for the program itself.
+    operation: str  # The operator, and the node of autograd that has called it, if one has.
+    writes: bool  # Whether it writes; otherwise it reads.
+    place: CodePlace  # The line of the program that has handed it over.
 
     def __str__(self) -> str:
         verb = "writes" if self.writes else "reads"
@@ -136,33 +116,19 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Two accesses to the same memory that nothing orders.
+    """Two accesses to the same memory that nothing orders."""
 
-    Attributes
-    ----------
-    fault : Fault
-        Its kind.
-    first, second : Use
-        The accesses, as the program has handed them over.
-    size : int
-        Bytes of the allocation that both use, or of the later one of two that may share bytes.
-    missing : str
-        The wait that is missing, in one sentence.
-    times : int
-        How often it was found between the same two lines.
-    released : CodePlace or None
-        Where the memory of the first access was dropped, for a use after release.
-    shown : str
-        The wrong value to which an order of the operations leads, or why none is known.
-    """
-
-    fault: Fault
+    fault: Fault  # Its kind.
+    # The accesses, as the program has handed them over.
     first: Use
     second: Use
+    # Bytes of the allocation that both use, or of the later one of two that may share bytes.
     size: int
-    missing: str
-    times: int = 1
+    missing: str  # The wait that is missing, in one sentence.
+    times: int = 1  # How often it was found between the same two lines.
+    # Where the memory of the first access was dropped, for a use after release.
     released: CodePlace | None = None
+    # The wrong value to which an order of the operations leads, or why none is known.
     shown: str = ""
 
     @property

@@ -36,41 +36,24 @@ _MOST_PAIRS = 4
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """The most bytes that a run took.
+    """The most bytes that a run took."""
 
-    Attributes
-    ----------
-    device : int
-        Of the device, in blocks as the allocator rounds them, if all copies are prompt.
-    device_late : int
-        The same, if blocks for which ``record_stream`` was called come back only once the host has
-        waited for those streams.
-    reserved : int
-        Bytes that the allocator has taken for them.
-    pinned : int
-        Pinned bytes of the host, in powers of two, as PyTorch takes them, and registered ones.
-    """
-
-    device: int
+    device: int  # Of the device, in blocks as the allocator rounds them, if all copies are prompt.
+    # The same, if blocks for which ``record_stream`` was called come back only once the host has
+    # waited for those streams.
     device_late: int
-    reserved: int
+    reserved: int  # Bytes that the allocator has taken for them.
+    # Pinned bytes of the host, in powers of two, as PyTorch takes them, and registered ones.
     pinned: int
 
 
 @dataclass(slots=True)
 class Found:
-    """A finding, and pairs of accesses between its lines, a few of them.
-
-    Attributes
-    ----------
-    pairs : list of (Access, Access)
-    times : int
-        How many pairs there were.
-    """
+    """A finding, and pairs of accesses between its lines, a few of them."""
 
     finding: Finding
     pairs: list[tuple[Access, Access]]
-    times: int = 1
+    times: int = 1  # How many pairs there were.
 
 
 class UnseenError(InputError):

@@ -29,22 +29,13 @@ _MOST_ELEMENTS = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """The bytes of a storage that a tensor uses.
+    """The bytes of a storage that a tensor uses."""
 
-    Attributes
-    ----------
-    offset : int
-        Of its first element, in elements.
-    shape, strides : tuple of int
-        In elements.
-    itemsize : int
-        Bytes of an element.
-    """
-
-    offset: int
+    offset: int  # Of its first element, in elements.
+    # In elements.
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    itemsize: int
+    itemsize: int  # Bytes of an element.
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Geometry:
@@ -106,72 +97,38 @@ class Geometry:
 
 @dataclass(slots=True, eq=False)
 class Access:
-    """One use of memory by a piece of work.
+    """One use of memory by a piece of work."""
 
-    Attributes
-    ----------
-    stream, number : int
-        The stream, and the number of the work in it.
-    item : int
-        The number of the work in all that was recorded.
-    dropped : CodePlace or None
-        Where its memory was given back.
-    reported : bool
-        Whether a use of that memory after that was found.
-    """
-
+    # The stream, and the number of the work in it.
     stream: int
     number: int
-    item: int
+    item: int  # The number of the work in all that was recorded.
     operation: str
     writes: bool
     geometry: Geometry
     place: CodePlace
     life: Stay
-    dropped: CodePlace | None = None
-    reported: bool = False
+    dropped: CodePlace | None = None  # Where its memory was given back.
+    reported: bool = False  # Whether a use of that memory after that was found.
 
 
 @dataclass(slots=True, eq=False)
 class Stay:
-    """A stay of a storage in memory.
+    """A stay of a storage in memory."""
 
-    Attributes
-    ----------
-    number : int
-        Of all lives.
-    where : str
-        ``"device"``, ``"pinned"`` or ``"host"``, that is pageable memory.
-    size : int
-        Bytes.
-    stream : int
-        For which it was allocated.
-    after : dict of int to Access
-        By stream, the last of the accesses to lives that were given back before.
-    recorded : set of int
-        Streams it was recorded for, by ``record_stream`` or by copies to pinned memory.
-    accesses : list of Access
-        Accesses that a later one may race.
-    block : Block or None
-        Of the device's memory, until it is given back.
-    taken : int
-        Bytes that the allocator gave out.
-    address : int or None
-        In the memory of its stream, or among pinned memory.
-    initial : torch.Tensor or None
-        Its bytes when it was first seen, if operators did not write them.
-    """
-
-    number: int
-    where: str
-    size: int
-    stream: int
+    number: int  # Of all lives.
+    where: str  # ``"device"``, ``"pinned"`` or ``"host"``, that is pageable memory.
+    size: int  # Bytes.
+    stream: int  # For which it was allocated.
+    # By stream, the last of the accesses to lives that were given back before.
     after: dict[int, Access] = field(default_factory=dict)
+    # Streams it was recorded for, by ``record_stream`` or by copies to pinned memory.
     recorded: set[int] = field(default_factory=set)
-    accesses: list[Access] = field(default_factory=list)
-    block: Block | None = None
-    taken: int = 0
-    address: int | None = None
+    accesses: list[Access] = field(default_factory=list)  # Accesses that a later one may race.
+    block: Block | None = None  # Of the device's memory, until it is given back.
+    taken: int = 0  # Bytes that the allocator gave out.
+    address: int | None = None  # In the memory of its stream, or among pinned memory.
+    # Its bytes when it was first seen, if operators did not write them.
     initial: torch.Tensor | None = None
 
     def conflicts(self, access: Access, knows: Knowledge) -> Iterator[Access]:

@@ -29,37 +29,20 @@ class Reference:
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """An operator that runs in a stream, or on the host.
+    """An operator that runs in a stream, or on the host."""
 
-    Attributes
-    ----------
-    stream, number : int
-        Where it runs, and its number there.
-    knows : list of int
-        For each stream, how many of its works come before this one.
-    issued : int
-        How many works of the host come before this one.
-    run : callable
-        The operator.
-    args, kwargs : Any
-        Its arguments, with a `Reference` for each tensor that lies in known memory.
-    results : list of Reference or None
-        The new memory to which its results are written.
-    random : torch.Tensor or None
-        The state of the random generator before it, if it uses that.
-    observed : bool
-        Whether its result is a value that the program got.
-    """
-
+    # Where it runs, and its number there.
     stream: int
     number: int
-    knows: Knowledge
-    issued: int
-    run: Callable[..., Any]
+    knows: Knowledge  # For each stream, how many of its works come before this one.
+    issued: int  # How many works of the host come before this one.
+    run: Callable[..., Any]  # The operator.
+    # Its arguments, with a `Reference` for each tensor that lies in known memory.
     args: Any
     kwargs: Any
-    results: list[Reference | None]
+    results: list[Reference | None]  # The new memory to which its results are written.
     operation: str
     place: CodePlace
+    # The state of the random generator before it, if it uses that.
     random: torch.Tensor | None = None
-    observed: bool = False
+    observed: bool = False  # Whether its result is a value that the program got.

@@ -123,21 +123,12 @@ def _neighbour(rng: random.Random, chosen: frozenset[int], count: int) -> frozen
 
 @dataclass(frozen=True)
 class ProofEffort:
-    """The effort of proving an optimum, or how far the proof came.
+    """The effort of proving an optimum, or how far the proof came."""
 
-    Attributes
-    ----------
-    labels : int
-        Stored by all pivots of the pivot program; 0 if bounds that are quick meet the schedule.
-    value : int
-        Makespan of the best schedule known in the end, in ticks.
-    lower_bound : int
-        In ticks.
-    """
-
+    # Stored by all pivots of the pivot program; 0 if bounds that are quick meet the schedule.
     labels: int
-    value: int
-    lower_bound: int
+    value: int  # Makespan of the best schedule known in the end, in ticks.
+    lower_bound: int  # In ticks.
 
     @property
     def gap(self) -> Fraction:

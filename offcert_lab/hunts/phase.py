@@ -39,18 +39,10 @@ _RATIO_STEPS = range(-_COARSE, 3 * _COARSE + 1)
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """A place on the map, in steps of its finest grid.
+    """A place on the map, in steps of its finest grid."""
 
-    Attributes
-    ----------
-    memory_step : int
-        Eightieths of the way from the least feasible memory to the peak.
-    ratio_step : int
-        Eighths of a doubling, evenly spaced between two powers of 2.
-    """
-
-    memory_step: int
-    ratio_step: int
+    memory_step: int  # Eightieths of the way from the least feasible memory to the peak.
+    ratio_step: int  # Eighths of a doubling, evenly spaced between two powers of 2.
 
     @property
     def memory(self) -> Fraction:
@@ -79,25 +71,14 @@ class Point:
 
 @dataclass(frozen=True)
 class MapProgress:
-    """The argument of a progress callback, after every point.
+    """The argument of a progress callback, after every point."""
 
-    Attributes
-    ----------
-    seconds : float
-        Since the search began.
-    points : int
-        Measured so far.
-    point, effort : Point, ProofEffort
-        The latest.
-    best : Point
-        The hardest so far.
-    """
-
-    seconds: float
-    points: int
+    seconds: float  # Since the search began.
+    points: int  # Measured so far.
+    # The latest.
     point: Point
     effort: ProofEffort
-    best: Point
+    best: Point  # The hardest so far.
 
 
 class EffortMap:

@@ -28,22 +28,12 @@ _SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Claims about one problem that cannot all be true.
-
-    Attributes
-    ----------
-    problem : Problem
-    faults : tuple of str
-        The contradictions, in sentences.
-    claims : tuple of Claim
-        Of all solvers.
-    proved, attained : int or None
-        Ticks: the bound that is proved, and a schedule that the checker has passed.
-    """
+    """Claims about one problem that cannot all be true."""
 
     problem: Problem
-    faults: tuple[str, ...]
-    claims: tuple[Claim, ...]
+    faults: tuple[str, ...]  # The contradictions, in sentences.
+    claims: tuple[Claim, ...]  # Of all solvers.
+    # Ticks: the bound that is proved, and a schedule that the checker has passed.
     proved: int
     attained: int | None
 
@@ -60,23 +50,12 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class SolverHunt:
-    """The findings of a hunt.
+    """The findings of a hunt."""
 
-    Attributes
-    ----------
-    problems : int
-        How many were solved, the first with the seed of the hunt.
-    closed : dict of str to int
-        By solver, how many it says that it has solved to the end.
-    contradictions : tuple of Contradiction
-    seconds : float
-        How long it took.
-    """
-
-    problems: int
-    closed: dict[str, int]
+    problems: int  # How many were solved, the first with the seed of the hunt.
+    closed: dict[str, int]  # By solver, how many it says that it has solved to the end.
     contradictions: tuple[Contradiction, ...]
-    seconds: float
+    seconds: float  # How long it took.
 
 
 def drawn(seed: int) -> Problem:

@@ -19,64 +19,33 @@ from offcert_lab.plans.decisions import decision_of
 
 @dataclass(frozen=True)
 class Loss:
-    """Time that a plan takes beyond computing everything once.
+    """Time that a plan takes beyond computing everything once."""
 
-    Attributes
-    ----------
-    what : str
-        ``"again"``: an operation runs again; ``"waits"``: an operation waits for a tensor.
-    name : str
-        Name of the operation.
-    tensor : str or None
-        The tensor that is waited for.
-    ticks : int
-        How long.
-    """
-
-    what: str
-    name: str
-    tensor: str | None
-    ticks: int
+    what: str  # ``"again"``: an operation runs again; ``"waits"``: an operation waits for a tensor.
+    name: str  # Name of the operation.
+    tensor: str | None  # The tensor that is waited for.
+    ticks: int  # How long.
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The findings about a plan.
+    """The findings about a plan."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the plan.
-    faults : tuple of str
-        Why it is no legal execution of the step; if there are any, nothing else is known.
-    step, peak, host, moved : int
-        Ticks; most bytes on the device; most bytes of copies on the host; bytes that leave.
-    again : int
-        How many operations run again.
-    link_busy : float
-        Part of the step in which something is transferred.
-    fits : bool
-        Whether the peak is within the problem's limit.
-    best : int or None
-        Ticks of the best plan known within the same peak.
-    bound : int
-        Ticks that are proved to be necessary within that peak, whatever moves or runs again.
-    losses : tuple of Loss
-        The largest first.
-    """
-
-    name: str
+    name: str  # Name of the plan.
+    # Why it is no legal execution of the step; if there are any, nothing else is known.
     faults: tuple[str, ...]
+    # Ticks; most bytes on the device; most bytes of copies on the host; bytes that leave.
     step: int = 0
     peak: int = 0
     host: int = 0
     moved: int = 0
-    again: int = 0
-    link_busy: float = 0.0
-    fits: bool = False
-    best: int | None = None
+    again: int = 0  # How many operations run again.
+    link_busy: float = 0.0  # Part of the step in which something is transferred.
+    fits: bool = False  # Whether the peak is within the problem's limit.
+    best: int | None = None  # Ticks of the best plan known within the same peak.
+    # Ticks that are proved to be necessary within that peak, whatever moves or runs again.
     bound: int = 0
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[Loss, ...] = ()  # The largest first.
 
     @property
     def distance(self) -> float:

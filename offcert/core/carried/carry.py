@@ -34,27 +34,15 @@ SavedRow = tuple[int, int, str, tuple[int, ...], int | None]
 
 @dataclass(frozen=True)
 class Carried:
-    """A program as checkpointing executes it.
+    """A program as checkpointing executes it."""
 
-    Attributes
-    ----------
-    execution : Execution
-        Its tensors may leave only when they really can.
-    ticks : tuple of tuple
-        The event with which each operation begins.
-    saved : tuple of tuple
-        The saved tensors that the hooks around the model hear of.
-    settled : tuple of int
-        For each tensor that can leave the operation that changes it last, or makes it; what is kept
-        is saved before it is changed. Otherwise -1.
-    unread : dict of int to tuple of int
-        For each computation that is kept, which of its operators' results do not stay.
-    """
-
-    execution: Execution
-    ticks: tuple[Tick, ...]
-    saved: tuple[SavedRow, ...]
+    execution: Execution  # Its tensors may leave only when they really can.
+    ticks: tuple[Tick, ...]  # The event with which each operation begins.
+    saved: tuple[SavedRow, ...]  # The saved tensors that the hooks around the model hear of.
+    # For each tensor that can leave the operation that changes it last, or makes it; what is kept
+    # is saved before it is changed. Otherwise -1.
     settled: tuple[int, ...]
+    # For each computation that is kept, which of its operators' results do not stay.
     unread: Mapping[int, tuple[int, ...]]
 
 

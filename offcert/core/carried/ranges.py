@@ -18,49 +18,27 @@ Called = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Consecutive operations that can be recomputed together.
+    """Consecutive operations that can be recomputed together."""
 
-    Attributes
-    ----------
-    first, last : int
-        Operations of the trace from `first` to `last`.
-    path : str
-        Path of the module that is called, or of the container; of the first module of a line.
-    call : int
-        Number of the module's call.
-    children : tuple of two str, or None
-        The first and the last child, if these are children of an `nn.Sequential`.
-    line : tuple of (str, int)
-        The calls of modules, if these are calls in a line.
-    """
-
+    # Operations of the trace from `first` to `last`.
     first: int
     last: int
+    # Path of the module that is called, or of the container; of the first module of a line.
     path: str
-    call: int
+    call: int  # Number of the module's call.
+    # The first and the last child, if these are children of an `nn.Sequential`.
     children: tuple[str, str] | None = None
-    line: tuple[Called, ...] = ()
+    line: tuple[Called, ...] = ()  # The calls of modules, if these are calls in a line.
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The children of an `nn.Sequential` in one call: any consecutive ones are a range.
+    """The children of an `nn.Sequential` in one call: any consecutive ones are a range."""
 
-    Attributes
-    ----------
-    path : str
-        Path of the container.
-    call : int
-        Number of the module's call.
-    names : tuple of str
-        Of those children that compute something.
-    first, last : tuple of int
-        Their operations.
-    """
-
-    path: str
-    call: int
-    names: tuple[str, ...]
+    path: str  # Path of the container.
+    call: int  # Number of the module's call.
+    names: tuple[str, ...]  # Of those children that compute something.
+    # Their operations.
     first: tuple[int, ...]
     last: tuple[int, ...]
 
@@ -71,16 +49,10 @@ class Line:
 
     Nothing is computed between them, and none of them calls other modules, whoever calls them
     itself. Any consecutive ones are a range that begins and ends with one that computes something.
-
-    Attributes
-    ----------
-    calls : tuple of (str, int)
-        Path of each module, and which call of it.
-    first, last : tuple of int
-        Their operations; the last is before the first where nothing is computed.
     """
 
-    calls: tuple[Called, ...]
+    calls: tuple[Called, ...]  # Path of each module, and which call of it.
+    # Their operations; the last is before the first where nothing is computed.
     first: tuple[int, ...]
     last: tuple[int, ...]
 
@@ -112,20 +84,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Ranges:
-    """All ranges of a captured step that can be recomputed as one segment.
+    """All ranges of a captured step that can be recomputed as one segment."""
 
-    Attributes
-    ----------
-    calls : tuple of Range
-        Calls of modules, from the outermost to the innermost.
-    rows : tuple of Row
-        Children of containers.
-    lines : tuple of Line
-        Calls of modules, of which each takes what the one before returned.
-    """
-
-    calls: tuple[Range, ...] = ()
-    rows: tuple[Row, ...] = ()
+    calls: tuple[Range, ...] = ()  # Calls of modules, from the outermost to the innermost.
+    rows: tuple[Row, ...] = ()  # Children of containers.
+    # Calls of modules, of which each takes what the one before returned.
     lines: tuple[Line, ...] = ()
 
     def __iter__(self) -> Iterator[Range]:

@@ -23,64 +23,35 @@ from offcert.core.list_forms import Each, InOrder
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """A computation whose results fit only because other values are freed while it runs.
+    """A computation whose results fit only because other values are freed while it runs."""
 
-    Attributes
-    ----------
-    computation : int
-        Number of the computation.
-    more : int
-        Bytes that it takes beside its workspace if one of the values does not die then.
-    values : tuple of int
-        Values that die.
-    """
-
-    computation: int
-    more: int
-    values: tuple[int, ...]
+    computation: int  # Number of the computation.
+    more: int  # Bytes that it takes beside its workspace if one of the values does not die then.
+    values: tuple[int, ...]  # Values that die.
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The first time that a backward computation asks for a saved result of another.
+    """The first time that a backward computation asks for a saved result of another."""
 
-    Attributes
-    ----------
-    computation, saver : int
-        Who asks for what who has saved.
-    left : int
-        Bytes by which more is alive then than when the computation began.
-    most : int
-        The same at any time until then.
-    left_otherwise, most_otherwise : int
-        The same if one of the values does not die on the way.
-    values : tuple of int
-        Values that die on the way.
-    """
-
+    # Who asks for what who has saved.
     computation: int
     saver: int
-    left: int
-    most: int
+    left: int  # Bytes by which more is alive then than when the computation began.
+    most: int  # The same at any time until then.
+    # The same if one of the values does not die on the way.
     left_otherwise: int
     most_otherwise: int
-    values: tuple[int, ...]
+    values: tuple[int, ...]  # Values that die on the way.
 
 
 @dataclass(frozen=True)
 class Within:
-    """Events within operations of a recorded step.
+    """Events within operations of a recorded step."""
 
-    Attributes
-    ----------
-    makings : tuple of Making
-        At most one for each computation.
-    asks : tuple of Ask
-        Of each computation in the order in which it asks, as often as it asks for what somebody
-        else has saved; none of computations that have made nothing by the last of them.
-    """
-
-    makings: tuple[Making, ...] = ()
+    makings: tuple[Making, ...] = ()  # At most one for each computation.
+    # Of each computation in the order in which it asks, as often as it asks for what somebody else
+    # has saved; none of computations that have made nothing by the last of them.
     asks: tuple[Ask, ...] = ()
 
     @cached_property
@@ -140,78 +111,40 @@ WITHIN = Record(
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A tensor at some moment.
+    """A tensor at some moment."""
 
-    Attributes
-    ----------
-    moment : int
-        Events and operators are numbered together.
-    storage : int
-        Which of the storages it lies in; -1 for what the model holds, which is never moved.
-    dtype : str
-        Its data type.
-    shape : tuple of int
-        Its shape.
-    """
-
-    moment: int
+    moment: int  # Events and operators are numbered together.
+    # Which of the storages it lies in; -1 for what the model holds, which is never moved.
     storage: int
-    dtype: str
-    shape: tuple[int, ...]
+    dtype: str  # Its data type.
+    shape: tuple[int, ...]  # Its shape.
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a module in a forward pass.
+    """A call of a module in a forward pass."""
 
-    Attributes
-    ----------
-    path : str
-        Path of the module.
-    call : int
-        Number of the module's call.
-    enter, leave : int
-        Its first and last moment.
-    inputs : tuple of Sight
-        The tensors that it is given.
-    """
-
-    path: str
-    call: int
+    path: str  # Path of the module.
+    call: int  # Number of the module's call.
+    # Its first and last moment.
     enter: int
     leave: int
-    inputs: tuple[Sight, ...]
+    inputs: tuple[Sight, ...]  # The tensors that it is given.
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """The record of a step beside its trace: its moments, storages, calls and saved tensors.
+    """The record of a step beside its trace: its moments, storages, calls and saved tensors."""
 
-    Attributes
-    ----------
-    begins : tuple of int
-        The moment with which each operation begins.
-    launches : tuple of int
-        The moment of the first operator in it that computes something.
-    storages : tuple of (int, int)
-        Bytes of each storage, and the value that it is a part of, or -1.
-    calls : tuple of Call
-        Of modules in forward passes, as they are entered.
-    saved : tuple of Sight
-        Tensors that autograd saves there, in order, as often as it does.
-    results : tuple of Sight
-        Tensors that operators make there.
-    within : Within
-        What happens within operations. Empty in what was profiled before it was recorded: then
-        peaks of what runs again may lie above those that are foreseen.
-    """
-
-    begins: tuple[int, ...]
-    launches: tuple[int, ...]
+    begins: tuple[int, ...]  # The moment with which each operation begins.
+    launches: tuple[int, ...]  # The moment of the first operator in it that computes something.
+    # Bytes of each storage, and the value that it is a part of, or -1.
     storages: tuple[tuple[int, int], ...]
-    calls: tuple[Call, ...]
-    saved: tuple[Sight, ...]
-    results: tuple[Sight, ...]
+    calls: tuple[Call, ...]  # Of modules in forward passes, as they are entered.
+    saved: tuple[Sight, ...]  # Tensors that autograd saves there, in order, as often as it does.
+    results: tuple[Sight, ...]  # Tensors that operators make there.
+    # What happens within operations. Empty in what was profiled before it was recorded: then peaks
+    # of what runs again may lie above those that are foreseen.
     within: Within = NOTHING_WITHIN
 
     def operation(self, moment: int) -> int:

@@ -96,21 +96,14 @@ def outlasts(record: StepRecord, span: Span) -> bool:
 
 @dataclass(frozen=True)
 class Keeping:
-    """Results that the segments of a program keep.
+    """Results that the segments of a program keep."""
 
-    Attributes
-    ----------
-    stored, unread : dict of int to tuple of Sight
-        For each computation that is kept, its operators' results that stay, and that do not.
-    places : dict of int to tuple of int
-        For each computation that is kept, which of all results of its operators are unread.
-    stand_in : dict of Segment to int
-        For each outermost segment the bytes of the storage in which its stand-ins lie.
-    """
-
+    # For each computation that is kept, its operators' results that stay, and that do not.
     stored: Mapping[int, tuple[Sight, ...]]
     unread: Mapping[int, tuple[Sight, ...]]
+    # For each computation that is kept, which of all results of its operators are unread.
     places: Mapping[int, tuple[int, ...]]
+    # For each outermost segment the bytes of the storage in which its stand-ins lie.
     stand_in: Mapping[Segment, int]
 
 

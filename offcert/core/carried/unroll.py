@@ -107,55 +107,32 @@ class UnrolledClock:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The first run of a segment.
+    """The first run of a segment."""
 
-    Attributes
-    ----------
-    path : str
-        Path of the module that is called, or of the container.
-    enter, leave : int
-        Its first and last moment.
-    inputs : tuple of Sight
-        The tensors that it is given.
-    line : tuple of (str, int)
-        The calls that are made again, if the segment is a line; otherwise all between its first and
-        its last moment are.
-    """
-
-    path: str
+    path: str  # Path of the module that is called, or of the container.
+    # Its first and last moment.
     enter: int
     leave: int
-    inputs: tuple[Sight, ...]
+    inputs: tuple[Sight, ...]  # The tensors that it is given.
+    # The calls that are made again, if the segment is a line; otherwise all between its first and
+    # its last moment are.
     line: tuple[Called, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OtherRun:
-    """Another run of a segment.
+    """Another run of a segment."""
 
-    Attributes
-    ----------
-    segment : Segment
-        The segment.
-    begin : int
-        Its first operation in the execution.
-    runs : tuple of int
-        The computations that run again.
-    stop : int
-        The moment of its first run up to which it runs again; before its first one if nothing is
-        saved in it.
-    nested : bool
-        Whether it runs again because a segment inside of it, or around it, does at the same time,
-        and that one has been told first.
-    told : int
-        The operation that begins when it is told: its first one, or that of what is told first.
-    """
-
-    segment: Segment
-    begin: int
-    runs: tuple[int, ...]
+    segment: Segment  # The segment.
+    begin: int  # Its first operation in the execution.
+    runs: tuple[int, ...]  # The computations that run again.
+    # The moment of its first run up to which it runs again; before its first one if nothing is
+    # saved in it.
     stop: int
+    # Whether it runs again because a segment inside of it, or around it, does at the same time, and
+    # that one has been told first.
     nested: bool
+    # The operation that begins when it is told: its first one, or that of what is told first.
     told: int
 
     @property

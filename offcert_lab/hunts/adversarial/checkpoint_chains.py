@@ -29,23 +29,12 @@ _MOST_POINTS = 200_000
 
 @dataclass(frozen=True)
 class CheckpointValue:
-    """A value by name.
+    """A value by name."""
 
-    Attributes
-    ----------
-    of : callable
-        From a problem to the value, or None if there is none.
-    minimise : Minimise
-        Whether it is of bytes or of ticks within the memory.
-    offload : bool
-        Whether it means something only where tensors may leave.
-    least : bool
-        Whether no other value of its kind, with the same things allowed, is below it.
-    """
-
-    of: Callable[[Problem], int | None]
-    minimise: Minimise
-    offload: bool = False
+    of: Callable[[Problem], int | None]  # From a problem to the value, or None if there is none.
+    minimise: Minimise  # Whether it is of bytes or of ticks within the memory.
+    offload: bool = False  # Whether it means something only where tensors may leave.
+    # Whether no other value of its kind, with the same things allowed, is below it.
     least: bool = False
 
 

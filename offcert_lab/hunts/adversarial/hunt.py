@@ -68,46 +68,22 @@ class Find:
 
 @dataclass(frozen=True)
 class HuntProgress:
-    """The argument of a progress callback.
+    """The argument of a progress callback."""
 
-    Attributes
-    ----------
-    seconds : float
-        Since the search began.
-    phase : str
-        Name of the phase.
-    steps : int
-        Problems that were tried.
-    find : Find or None
-        The best so far; while it is minimised, the simplest that is good enough.
-    """
-
-    seconds: float
-    phase: str
-    steps: int
-    find: Find | None
+    seconds: float  # Since the search began.
+    phase: str  # Name of the phase.
+    steps: int  # Problems that were tried.
+    find: Find | None  # The best so far; while it is minimised, the simplest that is good enough.
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of a hunt: the ratio, and the numbers that problems may have.
+    """The terms of a hunt: the ratio, and the numbers that problems may have."""
 
-    Attributes
-    ----------
-    contest : Contest
-        The ratio that is maximised.
-    transfers : Transfers
-        Kind of transfers in all problems.
-    box : Box
-        Limits of the numbers.
-    tolerance : Fraction
-        Share of the best ratio's excess over 1 that minimising may give up.
-    """
-
-    contest: Contest
-    transfers: Transfers
-    box: Box
-    tolerance: Fraction
+    contest: Contest  # The ratio that is maximised.
+    transfers: Transfers  # Kind of transfers in all problems.
+    box: Box  # Limits of the numbers.
+    tolerance: Fraction  # Share of the best ratio's excess over 1 that minimising may give up.
 
 
 class _EndedError(Exception):

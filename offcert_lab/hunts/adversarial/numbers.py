@@ -20,18 +20,7 @@ _SHRINKS = (10, 5, 3, 2)
 
 @dataclass(frozen=True)
 class Numbers:
-    """All numbers of a problem.
-
-    Attributes
-    ----------
-    rows : tuple of tuple of int
-        Forward and backward durations in ticks; sizes of activations, gradients, forward and
-        backward workspaces; each as long as in `Chain`.
-    memory : int
-        Units of size.
-    rate : Fraction
-        Units of size per tick, in both directions of a simplex link.
-    """
+    """All numbers of a problem."""
 
     # Names of the rows, and how many entries each has beyond the number of stages. The first two
     # are durations.
@@ -40,9 +29,11 @@ class Numbers:
     )
     EXTRA: ClassVar[tuple[int, ...]] = (0, 0, 1, 1, 0, 0)
 
+    # Forward and backward durations in ticks; sizes of activations, gradients, forward and backward
+    # workspaces; each as long as in `Chain`.
     rows: tuple[tuple[int, ...], ...]
-    memory: int
-    rate: Fraction = Fraction(1)
+    memory: int  # Units of size.
+    rate: Fraction = Fraction(1)  # Units of size per tick, in both directions of a simplex link.
 
     @property
     def stages(self) -> int:
@@ -112,24 +103,12 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Box:
-    """Where to look.
+    """Where to look."""
 
-    Attributes
-    ----------
-    stages : range
-        How many stages there may be.
-    largest : int
-        Durations and sizes are at most this; memory may be more.
-    shortest : int
-        Durations are at least this.
-    kind : type of Numbers
-        Kind of the objects that the numbers make.
-    """
-
-    stages: range
-    largest: int
-    shortest: int
-    kind: type[Numbers] = Numbers
+    stages: range  # How many stages there may be.
+    largest: int  # Durations and sizes are at most this; memory may be more.
+    shortest: int  # Durations are at least this.
+    kind: type[Numbers] = Numbers  # Kind of the objects that the numbers make.
 
     def least(self, row: int) -> int:
         """Return the least value in a row."""

@@ -7,8 +7,10 @@ from typing import Any
 import pandas
 import pytest
 
-from offcert.campaign.cells import CellSettings, grid
-from offcert.campaign.storage import (
+from offcert.core.errors import InputError
+from offcert.instances.cnn import cnn_chain
+from offcert_lab.campaign.cells import CellSettings, grid
+from offcert_lab.campaign.storage import (
     COLUMNS,
     NAMES,
     SUFFIXES,
@@ -17,9 +19,7 @@ from offcert.campaign.storage import (
     require_row,
     write_rows,
 )
-from offcert.campaign.table import read
-from offcert.core.errors import InputError
-from offcert.instances.cnn import cnn_chain
+from offcert_lab.campaign.table import read
 
 
 def some_rows() -> list[Row]:

@@ -23,18 +23,10 @@ _LONGEST_REASON = 500
 
 @dataclass(frozen=True)
 class PoolTask:
-    """The items that one process works on.
+    """The items that one process works on."""
 
-    Attributes
-    ----------
-    items : tuple
-        One after the other, an answer for each; picklable.
-    patience : float
-        Seconds that each may take before the process is killed.
-    """
-
-    items: tuple[Any, ...]
-    patience: float
+    items: tuple[Any, ...]  # One after the other, an answer for each; picklable.
+    patience: float  # Seconds that each may take before the process is killed.
 
 
 @dataclass(frozen=True)

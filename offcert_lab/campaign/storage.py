@@ -1,6 +1,6 @@
 """The columns of a campaign's table, and tables as files: Parquet, CSV, JSON, and JSON lines.
 
-Only Parquet needs more than Python: ``pip install '.[compare]'``.
+Only Parquet needs more than Python: ``pip install './lab[compare]'``.
 """
 
 from __future__ import annotations
@@ -28,21 +28,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the table.
+    """One column of the table."""
 
-    Attributes
-    ----------
-    name : str
-        As in the file.
-    kind : type
-        ``str``, ``int`` (64 bits) or ``float``.
-    required : bool
-        Whether every row has a value; elsewhere it may be null.
-    """
-
-    name: str
-    kind: type
-    required: bool = True
+    name: str  # As in the file.
+    kind: type  # ``str``, ``int`` (64 bits) or ``float``.
+    required: bool = True  # Whether every row has a value; elsewhere it may be null.
 
 
 COLUMNS = (
@@ -130,7 +120,7 @@ def _pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise InputError("Parquet files need pyarrow: pip install '.[compare]'") from None
+        raise InputError("Parquet files need pyarrow: pip install './lab[compare]'") from None
     return pyarrow
 
 

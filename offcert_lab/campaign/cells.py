@@ -9,8 +9,6 @@ from functools import cached_property
 from typing import Any
 
 from offcert._version import __version__
-from offcert.campaign.selection import Means, Subject, percent_of, varied
-from offcert.campaign.storage import Row
 from offcert.certification.method import Choice
 from offcert.certification.methods import METHODS, method_called
 from offcert.certification.option import SEPARATOR
@@ -21,6 +19,8 @@ from offcert.core.messages import cut, meant
 from offcert.core.platform import Kind
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, parse_memory
+from offcert_lab.campaign.selection import Means, Subject, percent_of, varied
+from offcert_lab.campaign.storage import Row
 
 CERTIFY = "certify"
 # Hexadecimal digits of a row's key: 128 bits of a hash, too many for two keys to meet by chance.
@@ -50,21 +50,11 @@ class CellSettings:
 
 @dataclass(frozen=True)
 class Point:
-    """A problem at one limit.
+    """A problem at one limit."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the problem without the limit.
-    problem : Problem
-        At the limit.
-    digest : str
-        SHA-256 of the problem's document, in hexadecimal.
-    """
-
-    name: str
-    problem: Problem
-    digest: str
+    name: str  # Name of the problem without the limit.
+    problem: Problem  # At the limit.
+    digest: str  # SHA-256 of the problem's document, in hexadecimal.
 
     @cached_property
     def facts(self) -> Row:
@@ -115,21 +105,11 @@ def _origin(problem: Problem) -> Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """The subject of one row of the table: a problem at a limit, and a method.
+    """The subject of one row of the table: a problem at a limit, and a method."""
 
-    Attributes
-    ----------
-    point : Point
-        A problem at one limit.
-    method : str
-        ``"certify"``, or a method with its options as `Choice.text` writes them.
-    settings : CellSettings
-        The campaign's.
-    """
-
-    point: Point
-    method: str
-    settings: CellSettings = CellSettings()
+    point: Point  # A problem at one limit.
+    method: str  # ``"certify"``, or a method with its options as `Choice.text` writes them.
+    settings: CellSettings = CellSettings()  # The campaign's.
 
     @cached_property
     def key(self) -> str:
@@ -200,7 +180,7 @@ def grid(
         The same for all.
     allow : sequence of Means, optional
         Every problem with each of these; by default as each problem says itself. Then limits are
-        the same bytes for all of them; see `offcert.campaign.selection.varied`.
+        the same bytes for all of them; see `offcert_lab.campaign.selection.varied`.
     recompute : Recompute, optional
         Kind of recomputation where it is allowed; only with `allow`.
     """

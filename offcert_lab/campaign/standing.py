@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
-from offcert.campaign.cells import CERTIFY
-from offcert.campaign.run import Summary
-from offcert.campaign.storage import FAILED, NO_PLAN, Row
 from offcert.core.errors import InputError
 from offcert.core.messages import aligned
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units, format_size, format_time
 from offcert.instances.library import Library
 from offcert.instances.records import Record
+from offcert_lab.campaign.cells import CERTIFY
+from offcert_lab.campaign.run import Summary
+from offcert_lab.campaign.storage import FAILED, NO_PLAN, Row
 
 
 def summary_to_json(summary: Summary) -> dict[str, Any]:
@@ -124,34 +124,22 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Measured:
-    """One method on one problem.
+    """One method on one problem."""
 
-    Attributes
-    ----------
-    problem, digest, group, method, status : str
-        As in a campaign's table; the group is the library's, or `OWN`.
-    value : int or None
-        The method's result, which a checker has passed: ticks, or bytes of a pool of addresses.
-    best : int or None
-        The least that is known: a record of the library's, or what any of the methods attained.
-    proved : int or None
-        The best proved lower bound that is known. What solvers claim does not count.
-    seconds : float
-        Seconds that the method took.
-    reason : str or None
-        Why there is no value.
-    """
-
+    # As in a campaign's table; the group is the library's, or `OWN`.
     problem: str
     digest: str
     group: str
     method: str
     status: str
+    # The method's result, which a checker has passed: ticks, or bytes of a pool of addresses.
     value: int | None
+    # The least that is known: a record of the library's, or what any of the methods attained.
     best: int | None
+    # The best proved lower bound that is known. What solvers claim does not count.
     proved: int | None
-    seconds: float
-    reason: str | None = None
+    seconds: float  # Seconds that the method took.
+    reason: str | None = None  # Why there is no value.
 
     @property
     def to_best(self) -> float | None:
@@ -180,34 +168,23 @@ def _ratio(value: int | None, reference: int | None) -> float | None:
 
 @dataclass(frozen=True)
 class Standing:
-    """How one method stands in one group of problems.
+    """How one method stands in one group of problems."""
 
-    Attributes
-    ----------
-    group, method : str
-        `ALL` is all groups.
-    problems, answered, failed : int
-        Problems, those with a legal answer, and those where the method broke or its answer was
-        illegal.
-    attained : int
-        Problems in which it is as good as the best known.
-    mean_to_best, worst_to_best, mean_to_proved, worst_to_proved : float or None
-        Geometric means and maxima of the ratios, where it has an answer.
-    seconds : float
-        Seconds of all its problems together.
-    """
-
+    # `ALL` is all groups.
     group: str
     method: str
+    # Problems, those with a legal answer, and those where the method broke or its answer was
+    # illegal.
     problems: int
     answered: int
     failed: int
-    attained: int
+    attained: int  # Problems in which it is as good as the best known.
+    # Geometric means and maxima of the ratios, where it has an answer.
     mean_to_best: float | None
     worst_to_best: float | None
     mean_to_proved: float | None
     worst_to_proved: float | None
-    seconds: float
+    seconds: float  # Seconds of all its problems together.
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON value."""

@@ -1,1 +1,0 @@
-"""Cells of a campaign on the workers of a cluster."""
