@@ -38,18 +38,10 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
             yield f"cnn-{stages}", chains.problem(seed)
     for network in filter(None, options.networks.split(",")):
         from offcert.runtime.hardware import hardware
-        from offcert.runtime.profiling.profile import profile
+        from papers.stages.problem import stage_problem
 
-        yield (
-            network,
-            profile(
-                network,
-                options.input,
-                clock="stages",
-                hardware=hardware(options.hardware, peak=True),
-                recompute="none",
-            ),
-        )
+        card = hardware(options.hardware, peak=True)
+        yield network, stage_problem(network, options.input, card)
 
 
 def balanced(problem: Problem) -> Problem:

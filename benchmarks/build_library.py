@@ -107,17 +107,10 @@ def network(model: str, shape: str, suffix: str, group: str, stages: str | None 
     """Return a network as stages; `stages` says what those of a DenseNet are."""
 
     def make(card: str = HARDWARE) -> Problem:
-        from offcert.runtime.profiling.profile import profile
+        from papers.stages.problem import stage_problem
 
         asked = {} if stages is None else {"stages": stages}
-        problem = profile(
-            model,
-            shape,
-            clock="stages",
-            hardware=known_card(card),
-            options=asked,
-            recompute="none",
-        )
+        problem = stage_problem(model, shape, known_card(card), options=asked)
         if stages != "blocks":
             return problem
         # The zoo builds blocks where nothing is said, and these problems have always said nothing.

@@ -78,20 +78,13 @@ def problems(options: argparse.Namespace, blocks: bool = False) -> Iterator[Prob
         path = options.folder / PROBLEMS / f"{name}{f'-{BLOCKS}' * blocks}.json"
         if not path.exists():
             from offcert.runtime.hardware import hardware
-            from offcert.runtime.profiling.profile import profile
+            from papers.stages.problem import stage_problem
 
             say(f"profiling {name}")
             shape = f"{batch}x3x{image}x{image}"
             path.parent.mkdir(parents=True, exist_ok=True)
             asked = {"stages": BLOCKS if blocks else "layers"} if network in DENSENETS else {}
-            found = profile(
-                network,
-                shape,
-                clock="stages",
-                hardware=hardware(HARDWARE, peak=True),
-                options=asked,
-                recompute="none",
-            )
+            found = stage_problem(network, shape, hardware(HARDWARE, peak=True), options=asked)
             write_problem(path, replace(found, name=name))
         yield read_problem(path)
 

@@ -33,6 +33,7 @@ from offcert.runtime import zoo
 from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
 from offcert.verification.document import verify
+from papers.stages.problem import stage_problem
 
 HEURISTICS = ("greedy", "dynprog")
 
@@ -144,17 +145,13 @@ def equal_memory(text: str, problem: Problem) -> tuple[str, int]:
 
 def run(network: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Certify one network with every clock at every limit, print its table and return the rows."""
-    dense = bool(zoo.stage_options(network))
+    card = hardware(options.hardware, peak=True)
+    # With other clocks what is trained is the network of blocks.
+    dense = {"stages": options.dense} if zoo.stage_options(network) else {}
     problems = [
-        profile(
-            network,
-            options.input,
-            clock=clock,
-            hardware=hardware(options.hardware, peak=True),
-            recompute="none",
-            # With other clocks what is trained is the network of blocks.
-            options={"stages": options.dense} if clock == "stages" and dense else {},
-        )
+        stage_problem(network, options.input, card, options=dense)
+        if clock == "stages"
+        else profile(network, options.input, clock=clock, hardware=card, recompute="none")
         for clock in options.clock
     ]
     rows = []

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from offcert.runtime.hardware import Hardware
 
 
-CLOCKS = ("modules", "operators", "stages", "graphs")
+CLOCKS = ("modules", "operators", "graphs")
 LINKS = ("duplex", "simplex")
 _EXAMPLES = (
     "offcert profile resnet50 --input 32x3x224x224 --memory 25% -o problem.json",
@@ -49,8 +49,7 @@ def add(commands: Commands) -> None:
         choices=CLOCKS,
         default=CLOCKS[0],
         help="what an operation is: what happens between two events at leaf modules, an operator, "
-        "a stage between two places where a single value is live, or what TorchInductor would fuse "
-        "in the graphs of torch.compile (for offcert.backend)",
+        "or what TorchInductor would fuse in the graphs of torch.compile (for offcert.backend)",
     )
     times = parser.add_mutually_exclusive_group()
     add_hardware(times, f"{HERE}, else {HARDWARE[0]}")
@@ -213,8 +212,6 @@ def _profile(options: argparse.Namespace) -> Problem:
     for flag in ("peak", "link", "attention"):
         if options.measure and getattr(options, flag):
             raise InputError(f"--{flag} is for hardware models, not for --measure")
-    if options.clock == "stages" and options.link == LINKS[0]:
-        raise InputError(f"--link {LINKS[0]} is not for the clock stages, whose links are simplex")
     model, given, label, named = chosen_model(options)
     return profile(
         model,

@@ -1,9 +1,8 @@
 """Private names of PyTorch that offcert uses, in this one place; others import them from here.
 
-Only `offcert.runtime.compiled`, which is made of the compiler's names, imports them itself, and is
-in the list. `PRIVATE` says what happens without each of them; all were seen in the versions of
-`offcert.runtime.torch_versions`, in each of which `benchmarks/versions.py` runs the test that looks
-for them. What is asked of objects (`tensor._version`, `storage._cdata`, the hooks of a module, what
+Only `offcert.runtime.compiled`, which is made of the compiler's names, imports them itself. All of
+them were seen in the versions of `offcert.runtime.torch_versions`, in each of which
+`benchmarks/versions.py` runs the test that looks for them. What is asked of objects (`tensor._version`, `storage._cdata`, the hooks of a module, what
 `fully_shard` remembers) stands where it is asked. The compiler's names are loaded when they are
 imported from here.
 """
@@ -57,101 +56,6 @@ if TYPE_CHECKING:
     from torch._inductor.compile_fx import compile_fx as compile_fx
     from torch._inductor.custom_graph_pass import CustomKnapsackSolver as CustomKnapsackSolver
     from torch._inductor.custom_graph_pass import CustomPartitionerFn as CustomPartitionerFn
-
-# What happens without names: "nothing runs" is an ImportError when offcert is imported.
-_LOST = {
-    "nothing of the runtime runs": """
-        torch._guards.TracingContext torch._guards.detect_fake_mode torch._ops.OpOverload
-        torch._subclasses.fake_tensor.FakeTensor torch._subclasses.fake_tensor.FakeTensorMode
-        torch.nn.modules.module._global_forward_hooks
-        torch.nn.modules.module._global_forward_pre_hooks
-        torch.nn.modules.module._global_backward_hooks
-        torch.nn.modules.module._global_backward_pre_hooks torch.nn.modules.batchnorm._BatchNorm
-        torch.nn.modules.batchnorm._NormBase torch.nn.Module._call_impl
-        torch.overrides._get_current_function_mode_stack torch.utils._device.DeviceContext
-        torch.utils._ordered_set.OrderedSet torch.utils._python_dispatch.TorchDispatchMode
-        torch.utils._python_dispatch._disable_current_modes
-        torch.utils._python_dispatch._get_current_dispatch_mode
-        torch.utils._python_dispatch._get_current_dispatch_mode_stack
-        torch.utils._python_dispatch._pop_mode torch.utils._python_dispatch._push_mode
-        torch.utils._pytree.TreeSpec torch.utils._pytree.tree_flatten
-        torch.utils._pytree.tree_leaves torch.utils._pytree.tree_map
-        torch.utils._pytree.tree_unflatten torch.utils.checkpoint._StopRecomputationError
-        torch._C._storage_Use_Count torch._C._has_storage torch._C._dispatch_dump
-        torch._C._len_torch_function_stack torch._C._current_graph_task_id
-        torch._C._autograd._get_current_graph_task_keep_graph
-        torch._C._autograd._get_sequence_nr torch._C._autograd._unsafe_set_version_counter
-        torch._C._autograd._top_saved_tensors_default_hooks
-        torch._C._autograd._pop_saved_tensors_default_hooks
-        torch._C._autograd._push_saved_tensors_default_hooks
-        torch._C._autograd._saved_tensors_hooks_is_enabled
-        torch._C._functorch.peek_interpreter_stack
-    """,
-    "steps are neither captured nor counted": """
-        torch._C._get_dispatch_mode torch._C._TorchDispatchModeKey.FAKE
-        torch._C._DisableTorchDispatch
-    """,
-    "nothing runs again within another checkpoint": """
-        torch._C._SetExcludeDispatchKeyGuard torch._C.DispatchKey.ADInplaceOrView
-    """,
-    "no step ends": """
-        torch.autograd.Variable._execution_engine.queue_callback
-    """,
-    "sharded steps are captured on real tensors only": """
-        torch._C._distributed_c10d.FakeWork torch._C._distributed_c10d.Work
-    """,
-    "sharded models get no plan by auto": """
-        torch.distributed.distributed_c10d._get_default_store
-    """,
-    "TF32 is asked for by its older names": """
-        torch._C._get_fp32_precision_getter torch._C._set_fp32_precision_setter
-    """,
-    "the order of kernels of attention is not compared": """
-        torch._C._get_sdp_priority_order torch._C._set_sdp_priority_order
-    """,
-    "the host is not kept ahead while a step is measured": """
-        torch.cuda._sleep
-    """,
-    "a module that is exported is taken for one that runs": """
-        torch.compiler._is_compiling_flag
-    """,
-    "hooks are compiled with the code that calls them": """
-        torch._C._dynamo.eval_frame torch._dynamo.eval_frame.skip_code torch._dynamo.disable
-    """,
-    "a step in which the compiler ran is not told": """
-        torch._dynamo.convert_frame.FRAME_COUNTER
-    """,
-    "advice does not mention `offcert.backend`": """
-        torch._dynamo.utils.counters
-    """,
-    "`offcert.backend` and `budget_solver` do not run": """
-        torch._dynamo.backends.common.aot_autograd torch._functorch.config
-        torch._functorch.partitioners._extract_fwd_bwd_modules
-        torch._functorch.partitioners._size_of torch._functorch.partitioners.default_partition
-        torch._functorch._aot_autograd.descriptors.GradAOTOutput
-        torch._functorch._aot_autograd.descriptors.SavedForBackwardsAOTOutput
-        torch._guards.CompileContext
-    """,
-    "no clock of graphs": """
-        torch._functorch.partitioners.min_cut_rematerialization_partition
-    """,
-    "`offcert.backend` makes no kernels by Inductor": """
-        torch._inductor.config torch._inductor.virtualized.V
-        torch._inductor.compile_fx.compile_fx torch._inductor.compile_fx.compile_fx_inner
-        torch._inductor.choices.InductorChoices
-    """,
-    "the peak of its kernels is not known": """
-        torch._inductor.memory.compute_memory_timeline
-        torch._inductor.memory.prepare_planning_info
-    """,
-    "likewise, and says so": """
-        torch._inductor.custom_graph_pass.CustomPartitionerFn
-    """,
-    "`budget_solver` does not run": """
-        torch._inductor.custom_graph_pass.CustomKnapsackSolver
-    """,
-}
-PRIVATE = {name: what for what, names in _LOST.items() for name in names.split()}
 
 # The compiler takes a second to load: its names are looked for when they are asked for.
 _LATE = {

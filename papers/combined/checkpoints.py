@@ -22,24 +22,24 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
 from offcert.core.trace import Tensor, Trace
 from offcert.runtime.hardware import Hardware
-from offcert.runtime.stages.recording import Prepared, prepare, profile_stages
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.runtime.workloads.workload import Workload
+from papers.stages.recording import Prepared, prepare, profile_stages
 
 
 def profile_checkpoints(
-    module: nn.Module, workload: Workload, hardware: Hardware | None
+    module: nn.Module, workload: Workload, hardware: Hardware
 ) -> CheckpointChain:
     """Return a network's stages as a chain of which every stage can run again.
 
     Parameters
     ----------
     module : nn.Module
-        A module that takes one tensor and returns one; without data only if `hardware` is given.
+        A module that takes one tensor and returns one.
     workload : Workload
         Inputs of the module, and the loss, which is the last stage.
-    hardware : Hardware or None
-        The roofline; None: measure the first CUDA device or, without one, the CPU.
+    hardware : Hardware
+        The roofline.
 
     Raises
     ------

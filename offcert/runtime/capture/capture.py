@@ -37,15 +37,12 @@ class Clock(StrEnum):
     """The clock of a capture: the part of the step that one operation of the trace stands for.
 
     ``modules``: what happens between two events at the boundaries of leaf modules, forward or
-    backward. ``operators``: one operator. ``stages``: what lies between two places where a single
-    value is live; for the papers' algorithms, not for training (`offcert.runtime.stages`).
-    ``graphs``: what TorchInductor would fuse, in the graphs that `torch.compile` makes; for
-    `offcert.backend` (`offcert.runtime.compiled.graph_profile`).
+    backward. ``operators``: one operator. ``graphs``: what TorchInductor would fuse, in the graphs
+    that `torch.compile` makes; for `offcert.backend` (`offcert.runtime.compiled.graph_profile`).
     """
 
     MODULES = "modules"
     OPERATORS = "operators"
-    STAGES = "stages"
     GRAPHS = "graphs"
 
 

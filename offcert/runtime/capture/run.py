@@ -59,8 +59,8 @@ def capture(
     `program` run again in the backward pass, the trace is that of the step as it runs then.
     """
     clock = Clock(clock)
-    if clock in (Clock.STAGES, Clock.GRAPHS):
-        raise InputError(f"{clock} are traced, not captured: use offcert.profile")
+    if clock is Clock.GRAPHS:
+        raise InputError("graphs are traced, not captured: use offcert.profile")
     tensors = step.tensors if tensors is None else tensors
     if tensors not in ("auto", "fake", "real"):
         raise InputError(f'tensors must be "auto", "fake" or "real", not {tensors!r}')

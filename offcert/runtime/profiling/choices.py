@@ -14,8 +14,8 @@ def require_one_choice(
     clock: Clock, hardware: str | Hardware | None, measure: bool, device: Device | None
 ) -> None:
     """Raise an `InputError` unless times come either from a hardware model or from measuring."""
-    if device is not None:
-        _require_measurable(clock, measure)
+    if device is not None and not measure:
+        raise InputError("a device is for measuring: give measure=True too")
     if device is not None and device.tensors.type == "cpu":
         if hardware is None:
             raise InputError("a simulated device takes durations from a hardware model: give one")
@@ -31,13 +31,6 @@ def require_one_choice(
             "single operators cannot be measured: what watches them takes longer than many of "
             "them do; use the clock modules, or a hardware model"
         )
-
-
-def _require_measurable(clock: Clock, measure: bool) -> None:
-    if not measure:
-        raise InputError("a device is for measuring: give measure=True too")
-    if clock is Clock.STAGES:
-        raise InputError("stages are not measured on a device of one's own; use the clock modules")
 
 
 def link_called(name: str, measure: bool) -> Link:

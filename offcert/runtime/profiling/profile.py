@@ -17,7 +17,6 @@ from offcert.core.trace import Trace
 from offcert.core.units import Units, parse_limit, require_limit
 from offcert.questions.schedule.device_memory import memory_beside, require_optimiser_counted
 from offcert.questions.schedule.problem import Problem, Recompute
-from offcert.runtime import zoo
 from offcert.runtime.capture import Clock, capture
 from offcert.runtime.capture.capture import Capture
 from offcert.runtime.capture.run import batch_bytes, uncounted_bytes_of
@@ -40,7 +39,6 @@ from offcert.runtime.profiling.optimisers import (
     optimiser_bytes,
     require_state_known,
 )
-from offcert.runtime.stages.recording import profile_stages
 from offcert.runtime.watch.guard import one_line
 from offcert.runtime.workloads.standard_step import standard_step, without_data
 from offcert.runtime.workloads.workload import DEFAULT_DTYPE, DEFAULT_LOSS, Workload
@@ -85,10 +83,8 @@ def profile(
         `nn.Embedding` is fed with token numbers, any other with floats. A step has a batch.
     clock : str
         What an operation of the trace is: ``"modules"`` (what happens between two events at the
-        boundaries of leaf modules), ``"operators"``, ``"graphs"`` (what TorchInductor would fuse of
-        the graphs that `torch.compile` makes of the step, here; for `offcert.backend`), or
-        ``"stages"`` (what lies between two places where a single value is live; for the papers'
-        algorithms).
+        boundaries of leaf modules), ``"operators"``, or ``"graphs"`` (what TorchInductor would fuse
+        of the graphs that `torch.compile` makes of the step, here; for `offcert.backend`).
     hardware : str or Hardware, optional
         Name of a hardware model (`offcert.runtime.hardware.HARDWARE`), or of a TOML file that
         describes one: a roofline. ``hardware(name, peak=True)`` is one in which all operations
@@ -102,8 +98,7 @@ def profile(
     loss : str
         ``"cross-entropy"`` over the last dimension of the output, or its ``"mean"``. Not for steps.
     options : mapping, optional
-        Keyword arguments for what `model` names. With the clock ``"stages"``, DenseNets of the zoo
-        get ``stages="layers"`` if it is not given: each dense layer is one stage.
+        Keyword arguments for what `model` names.
     dtype : str
         Data type of parameters and floating-point inputs. Not for steps.
     seed : int
@@ -127,7 +122,7 @@ def profile(
         simulated device takes the word of `hardware` for durations, which must be given too.
     link : str
         With `hardware`: ``"duplex"``, at the rates that hold while both directions are used, where
-        those are known; or ``"simplex"``, each direction alone. Stages are always simplex.
+        those are known; or ``"simplex"``, each direction alone.
     recompute : str
         ``"any"``: computations may run again; ``"none"``: tensors only move. A percentage in
         `memory` counts from the least memory of the one or the other.
@@ -135,9 +130,9 @@ def profile(
     Returns
     -------
     Problem
-        Its ``source`` has what training by a plan needs. Other than with ``stages``, it is about
-        a `Network`, whose computations may run again; about a trace if it is not clear what the
-        step computes from what, because of changes in place.
+        Its ``source`` has what training by a plan needs. It is about a `Network`, whose
+        computations may run again; about a trace if it is not clear what the step computes from
+        what, because of changes in place.
 
     Raises
     ------
@@ -170,7 +165,7 @@ def profile(
         require_state_known(optimiser)
     shape = None if input_shape is None else parse_shape(input_shape)
     spec = model if isinstance(model, str) else None
-    workload = Workload(spec, shape, _with_stages(spec, chosen, options or {}), dtype, loss, seed)
+    workload = Workload(spec, shape, options or {}, dtype, loss, seed)
     label = _label(model, shape)
     try:
         real = measure or chosen is Clock.GRAPHS
@@ -186,15 +181,12 @@ def profile(
     except Exception as error:
         # Somebody else's network can fail in any way; it is the input that is bad then.
         raise InputError(f"{label} cannot be profiled: {one_line(error)}") from error
-    source = dict(made.source)
-    # Problems of stages are what they always were, unless more is asked for.
-    if chosen is not Clock.STAGES or device_memory is not None or optimiser is not None:
-        source["uncounted"] = uncounted
-        source |= {"optimiser_step": stepping.during} if stepping and stepping.during else {}
+    source = dict(made.source) | {"uncounted": uncounted}
+    source |= {"optimiser_step": stepping.during} if stepping and stepping.during else {}
     source |= _origin(made, measure, asked.hardware)
     if device_memory is not None:
         memory = memory_beside(device_memory, uncounted)
-    left = _memory_left(made.found, source.get("uncounted", {}))
+    left = _memory_left(made.found, uncounted)
     problem = Problem(
         name or label,
         made.network,
@@ -216,13 +208,6 @@ def _limits(memory: int | str | None, device_memory: int | str | None) -> int | 
     elif memory is not None:
         require_limit(memory, "memory")
     return None if device_memory is None else require_limit(device_memory, "device memory")
-
-
-def _with_stages(spec: str | None, clock: Clock, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options, with those that make a network's stages the papers'."""
-    if clock is not Clock.STAGES or spec not in zoo.names():
-        return options
-    return zoo.stage_options(spec) | dict(options)
 
 
 @dataclass(frozen=True)
@@ -250,8 +235,6 @@ class _Made:
 
 def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
     """Return the capture and times of a step with the clock that was asked for."""
-    if asked.clock is Clock.STAGES:
-        return _stages(made, workload, asked.hardware)
     if asked.clock is Clock.GRAPHS:
         return _graphs(made, workload, asked)
     if asked.measure:
@@ -290,18 +273,6 @@ def _require_no_workload(workload: Workload) -> None:
     for name, given in asked.items():
         if given:
             raise InputError(f"{name} cannot be given with a TrainingStep, which brings its own")
-
-
-def _stages(made: nn.Module | TrainingStep, workload: Workload, hardware: Hardware | None) -> _Made:
-    if isinstance(made, TrainingStep):
-        raise InputError(
-            f"the clock {Clock.STAGES} takes a network with one input, not a TrainingStep; "
-            "use modules"
-        )
-    found = profile_stages(made, workload, hardware)
-    # The batch is a part of the trace.
-    uncounted = uncounted_bytes_of(TrainingStep(made, lambda model, batch: None), 0)
-    return _Made(found, found.trace, workload.source(), uncounted)
 
 
 def _measured(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:

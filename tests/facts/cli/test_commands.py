@@ -295,26 +295,6 @@ def test_a_network_from_profile_to_training(
     assert report["peak"] <= report["limit"] < report["unplanned_peak"]
 
 
-def test_a_network_that_cannot_be_traced_gets_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "branching.py").write_text(
-        "from torch import nn\n"
-        "class Net(nn.Module):\n"
-        "    def forward(self, x):\n"
-        "        return x if x.sum() > 0 else -x\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    output = tmp_path / "p.json"
-    arguments = ["profile", "branching:Net", "--clock", "stages", "--input", "2x3"]
-    code = main([*arguments, "-o", str(output)])
-    assert code == 2
-    errors = capsys.readouterr().err
-    assert "cannot be traced" in errors
-    assert errors.count("\n") == 1
-    assert not output.exists()
-
-
 def test_transfers_in_pieces_are_solved_verified_drawn_and_not_trained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
+from papers.stages.problem import stage_problem
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
@@ -30,10 +31,9 @@ def test_clocks_get_the_same_memory_with_the_batch(
     module: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = module.run("gpt-tiny", options(["stages", "modules"], "50,96KiB"))
-    stages, modules = (
-        profile("gpt-tiny", "2x16", hardware=hardware("t4", peak=True), clock=clock)
-        for clock in ("stages", "modules")
-    )
+    card = hardware("t4", peak=True)
+    stages = stage_problem("gpt-tiny", "2x16", card)
+    modules = profile("gpt-tiny", "2x16", hardware=card)
     batch = 2 * 2 * 16 * 8
     half = stages.memory_at(Fraction(1, 2))
     assert [(row["clock"], row["memory"]) for row in rows] == [

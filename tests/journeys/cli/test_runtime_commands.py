@@ -160,7 +160,6 @@ def test_seed_type_and_limits_reach_the_profile(
             "input cannot be given with a TrainingStep",
         ),
         (["steps_of_cli_tests:step", "--loss", "mean"], "loss cannot be given with a TrainingStep"),
-        (["steps_of_cli_tests:step", "--clock", "stages"], "the clock stages takes a network"),
         (["steps_of_cli_tests:step", "--option", "width"], "option must look like layers=4"),
         (["steps_of_cli_tests:step", "--option", "width=many"], "step failed: TypeError"),
         (["steps_of_cli_tests:step", "--device-memory", "1GiB"], "whose size is not known"),
@@ -186,7 +185,7 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        (("--clock", "hours"), "must be one of modules, operators, stages"),
+        (("--clock", "hours"), "must be one of modules, operators, graphs"),
         (("--hardware", "abacus"), "must be one of v100-pcie"),
         (("--hardware", "a100-40bg-pcie"), "did you mean a100-40gb-pcie"),
         (("--optimiser", "adan"), "did you mean adam or adamw?"),

@@ -111,8 +111,8 @@ def test_names_say_where_and_ticks_are_told_apart(clock):
     assert found.clock == clock
 
 
-def test_stages_are_not_captured():
-    with pytest.raises(InputError, match="stages are traced, not captured"):
-        capture(branches(), clock="stages")
+def test_compiled_graphs_are_not_captured():
+    with pytest.raises(InputError, match="graphs are traced, not captured"):
+        capture(branches(), clock="graphs")
     with pytest.raises(ValueError, match="seconds"):
         capture(branches(), clock="seconds")

@@ -78,8 +78,6 @@ def test_a_problem_has_the_rates_and_says_what_else_was_measured():
 def test_a_device_is_for_measuring_by_the_clock_of_modules():
     with pytest.raises(InputError, match="a device is for measuring"):
         profile(_step(), hardware="t4", device=_device())
-    with pytest.raises(InputError, match="stages are not measured on a device"):
-        profile("gpt-tiny", "2x16", clock="stages", measure=True, device=_device())
     with pytest.raises(InputError, match="from a hardware model"):
         profile(_step(), measure=True, device=_device())
 

@@ -16,14 +16,15 @@ from offcert.core.platform import Kind, Link
 from offcert.questions.schedule.files import read_problem, write_problem
 from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.hardware import HARDWARE
+from offcert.runtime.device.store import HostStore
+from offcert.runtime.hardware import HARDWARE, bandwidth
 from offcert.runtime.profiling.profile import profile
-from offcert.runtime.stages.linearise import trace_module, vocabulary
 from offcert.runtime.workloads.standard_step import standard_step
 from offcert.runtime.workloads.workload import Workload, load
 from offcert.verification.document import verify
+from papers.stages.linearise import trace_module, vocabulary
+from papers.stages.problem import stage_problem
 from support.networks import own_steps
-from support.networks.shallow_networks import shallow
 from support.runtime.captured import require_same, state_of
 
 OWN = "support.networks.own_steps"
@@ -78,8 +79,6 @@ def test_what_can_run_again_may_unless_nothing_is_asked_to():
     assert usual.least_memory < papers.least_memory
     limits = [profile(**asked, memory="0%", recompute=each) for each in ("any", "none")]
     assert [each.platform.memory for each in limits] == [usual.least_memory, papers.least_memory]
-    # What is computed from what is not known of stages.
-    assert profile(**asked, clock="stages").recompute is Recompute.NONE
     with pytest.raises(InputError, match=r'^recompute must be "any" or "none", not \'chain\'$'):
         profile(**asked, recompute="chain")
 
@@ -96,10 +95,10 @@ def test_the_plan_of_a_profile_recomputes_and_is_shorter_than_moving_alone():
 
 @pytest.mark.parametrize(("name", "shape"), [("resnet18", "2x3x64x64"), ("gpt-tiny", "2x16")])
 def test_clocks_cut_the_same_work_differently(name, shape):
-    stages, modules, operators = (
-        profile(name, shape, hardware="t4", clock=clock).trace
-        for clock in ("stages", "modules", "operators")
+    modules, operators = (
+        profile(name, shape, hardware="t4", clock=clock).trace for clock in ("modules", "operators")
     )
+    stages = stage_problem(name, shape, HARDWARE["t4"]).trace
     assert stages.compute_time == modules.compute_time == operators.compute_time
     assert modules.peak_memory == operators.peak_memory
     assert len(stages) < len(modules) < len(operators)
@@ -201,8 +200,6 @@ def test_programs_that_look_at_values_are_captured_on_real_tensors_and_the_sourc
     assert before["attributes"][""]["calls"] == 0
     assert profile(model, "4x8", hardware="t4").trace == problem.trace
     require_same(before, state_of(model))
-    with pytest.raises(InputError, match="Branching cannot be traced"):
-        profile(model, "4x8", hardware="t4", clock="stages")
 
 
 BIG = """
@@ -269,35 +266,6 @@ def test_frozen_parameters_have_neither_gradients_nor_optimiser_state():
     assert uncounted["optimiser"] == 2 * trained + 2 * 4
 
 
-def test_stages_count_the_batch_themselves():
-    plain = profile(small(), "4x8", hardware="t4", clock="stages")
-    assert "uncounted" not in plain.source
-    problem = profile(
-        small(), "4x8", hardware="t4", clock="stages", device_memory=10**6, optimiser="momentum"
-    )
-    assert problem.trace == plain.trace
-    assert problem.source["uncounted"]["batch"] == 0
-    assert problem.platform.memory == 10**6 - 3 * PARAMETERS
-
-
-def test_the_stages_of_a_densenet_are_its_dense_layers_unless_blocks_are_asked_for():
-    def found(clock, **options):
-        return profile(
-            "densenet121", "2x3x32x32", clock=clock, hardware="v100-pcie", options=options
-        )
-
-    with shallow():
-        fine, coarse = found("stages"), found("stages", stages="blocks")
-        modules = found("modules", classes=7)
-    assert fine.source["options"] == {"stages": "layers"}
-    assert coarse.source["options"] == {"stages": "blocks"}
-    # What is trained with other clocks is the network that the zoo builds.
-    assert modules.source["options"] == {"classes": 7}
-    # 2, 3, 3 and 2 layers instead of 4 blocks, forwards and backwards.
-    assert len(fine.trace) - len(coarse.trace) == 2 * (10 - 4)
-    assert fine.trace.least_memory < coarse.trace.least_memory
-
-
 def test_memory_defaults_to_what_the_device_has_left_but_is_always_feasible():
     assert profile(small(), "4x8", hardware="t4", memory="5B").platform.memory == 5
     left = HARDWARE["t4"].memory - 2 * PARAMETERS - BATCH
@@ -353,7 +321,7 @@ def test_bad_requests_get_one_clear_sentence(model, shape, options, message):
         ({"hardware": "abacus"}, "hardware must be one of"),
         ({"hardware": "t4", "loss": "hinge"}, "loss must be"),
         ({"hardware": "t4", "dtype": "float31"}, "dtype must be"),
-        ({"hardware": "t4", "clock": "hours"}, "clock must be one of modules, operators, stages"),
+        ({"hardware": "t4", "clock": "hours"}, "clock must be one of modules, operators, graphs"),
         ({"hardware": "t4", "optimiser": "lyon"}, "optimiser must be one of sgd, momentum, adam"),
         ({"hardware": "t4", "memory": 1, "device_memory": 2}, "only one of memory and device"),
         ({"measure": True, "clock": "operators"}, "single operators cannot be measured"),
@@ -367,7 +335,6 @@ def test_contradictions_and_unknown_names_are_refused(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"clock": "stages"}, "the clock stages takes a network with one input"),
         ({"loss": "mean"}, "loss cannot be given with a TrainingStep"),
         ({"dtype": "float64"}, "dtype cannot be given with a TrainingStep"),
     ],
@@ -400,3 +367,30 @@ def test_links_serve_both_ways_at_once_where_that_was_measured() -> None:
     assert found["t4", "duplex"] == found["t4", "simplex"]
     with pytest.raises(InputError, match="link must be one of simplex, duplex"):
         profile(model, "2x8", hardware="t4", link="half")
+
+
+def test_each_direction_of_the_link_is_timed_on_its_own(monkeypatch):
+    stores = []
+
+    class Recorded(HostStore):
+        def view(self, offset, size):
+            stores.append(super().view(offset, size))
+            return stores[-1]
+
+    def copy_time(source, target):
+        assert (source is stores[0]) != (target is stores[0])
+        return 2**20 if target is stores[0] else 2**21
+
+    monkeypatch.setattr(bandwidth, "HostStore", Recorded)
+    monkeypatch.setattr(bandwidth, "copy_time", copy_time)
+    platform = profile("gpt-tiny", "2x16", measure=True).platform
+    assert (platform.rate(Kind.OFFLOAD), platform.rate(Kind.PREFETCH)) == (64, 32)
+
+
+def test_models_in_the_working_directory_can_be_named(tmp_path, monkeypatch):
+    name = "network_only_found_in_the_working_directory"
+    source = "from torch import nn\n\ndef build():\n    return nn.Linear(4, 2)\n"
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [entry for entry in __import__("sys").path if entry])
+    assert isinstance(load(f"{name}:build"), nn.Linear)

@@ -10,9 +10,11 @@ from torch import nn
 from offcert.core.errors import InputError, PlanError
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.pairs.train import train
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.streaming.synchronous import TimedMover
+from papers.stages.problem import stage_problem
 from support.networks import own_steps
 from support.runtime.captured import evict_everything
 
@@ -200,7 +202,7 @@ def test_bad_requests_are_refused():
     with refuse(match="the problem is one of a TrainingStep: pass it as step"):
         train(of_step, Plan(), model=step.model)
     with refuse(match="is a problem of stages"):
-        train(profile("gpt-tiny", "2x16", hardware="t4", clock="stages"), Plan(), step=step)
+        train(stage_problem("gpt-tiny", "2x16", HARDWARE["t4"]), Plan(), step=step)
     source = {name: value for name, value in problem.source.items() if name != "capture"}
     bare = type(problem)(problem.name, problem.network, problem.platform, source=source)
     with refuse(match="which training cannot follow"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from offcert.runtime.stages.recording import StagesRecorder, StagesRecording, prepare
-from offcert.runtime.stages.staged import StagedModel
 from offcert.runtime.workloads.workload import Workload
+from papers.stages.recording import StagesRecorder, StagesRecording, prepare
+from papers.stages.staged import StagedModel
 
 
 def real_recording(model: nn.Module, workload: Workload) -> tuple[StagesRecording, StagesRecorder]:

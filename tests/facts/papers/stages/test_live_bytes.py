@@ -4,10 +4,10 @@ import pytest
 
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.plan.predict import predict
-from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.workloads.workload import Workload
+from papers.stages.recording import prepare, record
 from support.networks.shallow_networks import shallow
-from support.runtime.stage_problems import real_recording
+from support.stage_recordings import real_recording
 
 NETWORKS = {
     "resnet18": (2, 3, 64, 64),

@@ -11,11 +11,11 @@ import torch
 from torch import fx
 
 from offcert.core.errors import InputError, PlanError
-from offcert.runtime.stages.linearise import Stage, StageChain
 from offcert.runtime.torch_private import queue_callback
 from offcert.runtime.watch.entries import Entry, Handle, is_plain
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.runtime.workloads.workload import loss_function
+from papers.stages.linearise import Stage, StageChain
 
 
 class Observer(Protocol):

@@ -11,24 +11,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.core.errors import InputError, OffcertError
+from offcert.core.errors import OffcertError
 from offcert.core.platform import Link
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.bandwidth import Measurement, modelled
 from offcert.runtime.hardware.cost import operator_ns
-from offcert.runtime.stages.linearise import (
+from offcert.runtime.torch_private import FakeTensorMode, tree_leaves
+from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.tracker import StorageRecord
+from offcert.runtime.workloads.workload import Batches, Workload
+from papers.stages.linearise import (
     StageChain,
     fake_copy,
     linearise,
     trace_module,
     vocabulary,
 )
-from offcert.runtime.stages.staged import Key, Meter, StagedModel
-from offcert.runtime.torch_private import FakeTensorMode, tree_leaves
-from offcert.runtime.watch.entries import Entry
-from offcert.runtime.watch.tracker import StorageRecord
-from offcert.runtime.workloads.workload import Batches, Workload
+from papers.stages.staged import Key, Meter, StagedModel
 
 
 @dataclass(frozen=True)
@@ -198,12 +198,8 @@ def record(prepared: Prepared, hardware: Hardware | None = None) -> StagesRecord
     return recorder.recording()
 
 
-def profile_stages(module: nn.Module, workload: Workload, hardware: Hardware | None) -> Measurement:
+def profile_stages(module: nn.Module, workload: Workload, hardware: Hardware) -> Measurement:
     """Return the trace of a network's stages, with the durations of a hardware model."""
-    if hardware is None:
-        raise InputError(
-            "the clock stages takes its times from a hardware model: give hardware, or use modules"
-        )
     # As the papers take it.
     trace = record(prepare(module, workload), hardware).trace
     return modelled(trace, hardware, Link.SIMPLEX)

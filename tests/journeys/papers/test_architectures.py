@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from offcert.runtime.stages.recording import prepare, record
 from offcert.runtime.workloads.workload import Workload
-from support.runtime.stage_problems import real_recording
+from papers.stages.recording import prepare, record
+from support.stage_recordings import real_recording
 
 
 class Attention(nn.Module):

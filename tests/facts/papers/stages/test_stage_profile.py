@@ -1,20 +1,25 @@
+"""Problems of stages: what they hold, where they come from, and networks that are refused."""
+
+from __future__ import annotations
+
 from fractions import Fraction
-from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.core.platform import Kind
+from offcert.core.platform import Link
 from offcert.questions.schedule.plan import Plan
-from offcert.runtime.device.store import HostStore
-from offcert.runtime.hardware import HARDWARE, bandwidth
+from offcert.questions.schedule.problem import Recompute
+from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.pairs.train import train
-from offcert.runtime.profiling.profile import profile as profile_by
 from offcert.runtime.workloads.workload import Workload, load
+from papers.stages.problem import stage_problem
+from support.networks import own_steps
+from support.networks.shallow_networks import shallow
 
-profile = partial(profile_by, clock="stages")
+T4 = HARDWARE["t4"]
 
 
 def small(width: int = 8) -> nn.Module:
@@ -27,7 +32,7 @@ def not_a_module() -> int:
 
 
 def test_resnet50_in_full_size():
-    problem = profile("resnet50", "32x3x224x224", hardware="v100-pcie")
+    problem = stage_problem("resnet50", "32x3x224x224", HARDWARE["v100-pcie"])
     trace = problem.trace
     assert problem.name == "resnet50 32x3x224x224"
     assert (problem.units.time, problem.units.size) == ("ns", "B")
@@ -51,9 +56,7 @@ def test_resnet50_in_full_size():
 
 
 def test_source_is_enough_to_profile_again():
-    problem = profile(
-        "gpt-tiny", (2, 16), hardware="t4", options={"layers": 1}, seed=3, loss="mean"
-    )
+    problem = stage_problem("gpt-tiny", (2, 16), T4, options={"layers": 1}, seed=3, loss="mean")
     assert dict(problem.source) == {
         "model": "gpt-tiny",
         "options": {"layers": 1},
@@ -67,10 +70,10 @@ def test_source_is_enough_to_profile_again():
         "torch": torch.__version__.partition("+")[0],
     }
     workload = Workload.from_source(problem.source)
-    again = profile(
+    again = stage_problem(
         workload.model,
         workload.input,
-        hardware="t4",
+        T4,
         options=workload.options,
         seed=workload.seed,
         loss=workload.loss,
@@ -82,50 +85,31 @@ def test_profiling_a_module_leaves_it_and_the_random_state_untouched():
     model = load("resnet18")
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     state = torch.get_rng_state()
-    problem = profile(model, "2x3x64x64", hardware="t4", name="mine")
-    assert problem.name == "mine"
+    problem = stage_problem(model, "2x3x64x64", T4)
+    assert problem.name == "ResNet 2x3x64x64"
     assert problem.source["model"] is None
     assert all(torch.equal(before[n], t) for n, t in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
     assert torch.equal(state, torch.get_rng_state())
-    assert problem.trace == profile("resnet18", "2x3x64x64", hardware="t4").trace
+    assert problem.trace == stage_problem("resnet18", "2x3x64x64", T4).trace
 
 
 def test_networks_by_import_path():
-    problem = profile(f"{__name__}:small", "4x8", hardware="t4", options={"width": 16})
+    problem = stage_problem(f"{__name__}:small", "4x8", T4, options={"width": 16})
     sizes = {tensor.name: tensor.size for tensor in problem.trace.tensors}
     assert sizes["x1"] == sizes["x2"] == 4 * 16 * 4
     assert isinstance(load(f"{__name__}:small"), nn.Sequential)
 
 
 def test_memory_defaults_to_the_devices_but_is_always_feasible():
-    assert profile("resnet18", "2x3x64x64", hardware="t4", memory="5B").platform.memory == 5
-    huge = profile("alexnet", "65536x3x224x224", hardware="t4")
+    huge = stage_problem("alexnet", "65536x3x224x224", T4)
     assert huge.trace.least_memory > HARDWARE["t4"].memory
     assert huge.platform.memory == huge.trace.least_memory
 
 
 def test_mean_needs_no_labels():
-    trace = profile(small(), "4x8", hardware="t4", loss="mean").trace
+    trace = stage_problem(small(), "4x8", T4, loss="mean").trace
     assert "labels" not in {tensor.name for tensor in trace.tensors}
-
-
-def test_each_direction_of_the_link_is_timed_on_its_own(monkeypatch):
-    stores = []
-
-    class Recorded(HostStore):
-        def view(self, offset, size):
-            stores.append(super().view(offset, size))
-            return stores[-1]
-
-    def copy_time(source, target):
-        assert (source is stores[0]) != (target is stores[0])
-        return 2**20 if target is stores[0] else 2**21
-
-    monkeypatch.setattr(bandwidth, "HostStore", Recorded)
-    monkeypatch.setattr(bandwidth, "copy_time", copy_time)
-    platform = profile_by("gpt-tiny", "2x16", measure=True).platform
-    assert (platform.rate(Kind.OFFLOAD), platform.rate(Kind.PREFETCH)) == (64, 32)
 
 
 @pytest.mark.parametrize(
@@ -141,39 +125,33 @@ def test_each_direction_of_the_link_is_timed_on_its_own(monkeypatch):
         (f"{__name__}:not_a_module", "2x3", {}, "must return an nn.Module or a Tra"),
         (f"{__name__}:small", "2x3", {"depth": 3}, "failed: TypeError"),
         ("torch.nn:ReLU", "2x3", {}, "no parameter of the model requires a gradient"),
+        (own_steps.Branching(), "4x8", {}, "Branching cannot be traced"),
         ("torch.nn:LSTM", "2x3x4", {"input_size": 4, "hidden_size": 4}, "LSTM cannot be traced"),
     ],
 )
 def test_bad_requests_get_one_clear_sentence(model, shape, options, message):
     with pytest.raises(InputError, match=message) as caught:
-        profile(model, shape, hardware="t4", options=options)
+        stage_problem(model, shape, T4, options=options)
     assert "\n" not in str(caught.value)
 
 
-def test_exactly_one_source_of_times_and_known_names():
-    for choice in ({}, {"hardware": "t4", "measure": True}):
-        with pytest.raises(InputError, match="exactly one of hardware and measure"):
-            profile("resnet18", "2x3x64x64", **choice)
-    with pytest.raises(InputError, match="hardware must be one of"):
-        profile("resnet18", "2x3x64x64", hardware="abacus")
-    with pytest.raises(InputError, match="loss must be"):
-        profile("resnet18", "2x3x64x64", hardware="t4", loss="hinge")
-    with pytest.raises(InputError, match="dtype must be"):
-        profile("resnet18", "2x3x64x64", hardware="t4", dtype="float31")
-
-
-def test_stages_are_neither_measured_nor_trained():
-    with pytest.raises(InputError, match="takes its times from a hardware model"):
-        profile(small(), "4x8", measure=True)
-    problem = profile(small(), "4x8", hardware="t4", loss="mean")
+def test_stages_move_in_turn_are_computed_once_and_are_not_trained():
+    problem = stage_problem(small(), "4x8", T4, loss="mean")
+    assert problem.platform.link is Link.SIMPLEX
+    assert problem.recompute is Recompute.NONE
+    assert "uncounted" not in problem.source
     with pytest.raises(InputError, match="is a problem of stages, for the papers' algorithms"):
         train(problem, Plan(), model=small())
 
 
-def test_models_in_the_working_directory_can_be_named(tmp_path, monkeypatch):
-    name = "network_only_found_in_the_working_directory"
-    source = "from torch import nn\n\ndef build():\n    return nn.Linear(4, 2)\n"
-    (tmp_path / f"{name}.py").write_text(source)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [entry for entry in __import__("sys").path if entry])
-    assert isinstance(load(f"{name}:build"), nn.Linear)
+def test_the_stages_of_a_densenet_are_its_dense_layers_unless_blocks_are_asked_for():
+    def found(**options):
+        return stage_problem("densenet121", "2x3x32x32", T4, options=options)
+
+    with shallow():
+        fine, coarse = found(), found(stages="blocks")
+    assert fine.source["options"] == {"stages": "layers"}
+    assert coarse.source["options"] == {"stages": "blocks"}
+    # 2, 3, 3 and 2 layers instead of 4 blocks, forwards and backwards.
+    assert len(fine.trace) - len(coarse.trace) == 2 * (10 - 4)
+    assert fine.trace.least_memory < coarse.trace.least_memory

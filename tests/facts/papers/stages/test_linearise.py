@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.runtime.stages.recording import prepare
 from offcert.runtime.workloads.workload import Workload
+from papers.stages.recording import prepare
 
 
 def stages(model, shape, loss="mean"):
