@@ -34,18 +34,11 @@ _MOST_DRAWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """The answer to a 2-partition instance.
+    """The answer to a 2-partition instance."""
 
-    Attributes
-    ----------
-    part : tuple of int or None
-        Indices of one half; None if there is none.
-    closest : int
-        The largest sum of a subset that is at most half of everything: the answer is "yes" exactly
-        if it is that half. For a "no", the proof is that all sums were enumerated.
-    """
-
-    part: tuple[int, ...] | None
+    part: tuple[int, ...] | None  # Indices of one half; None if there is none.
+    # The largest sum of a subset that is at most half of everything: the answer is "yes" exactly if
+    # it is that half. For a "no", the proof is that all sums were enumerated.
     closest: int
 
 

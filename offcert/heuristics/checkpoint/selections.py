@@ -197,25 +197,15 @@ def best_next(sizes: IntArray, gradients: IntArray, memory: IntArray, following:
 
 @dataclass(frozen=True, slots=True)
 class SelectionMethod:
-    """An algorithm that selects the checkpoints of a chain.
+    """An algorithm that selects the checkpoints of a chain."""
 
-    Attributes
-    ----------
-    select : callable
-        From the sizes ``d_0 … d_n`` in bytes to a `Selection`.
-    model : str
-        The memory model in which it counts; a name in
-        ``offcert.heuristics.checkpoint.live.MEMORY_MODELS``.
-    optimal : bool
-        Whether no other checkpoints take less memory under that model.
-    source : str
-        Where it was published.
-    """
-
+    # From the sizes ``d_0 … d_n`` in bytes to a `Selection`.
     select: Callable[[Sequence[int]], Selection]
+    # The memory model in which it counts; a name in
+    # ``offcert.heuristics.checkpoint.live.MEMORY_MODELS``.
     model: str
-    optimal: bool
-    source: str
+    optimal: bool  # Whether no other checkpoints take less memory under that model.
+    source: str  # Where it was published.
 
 
 SELECTIONS: dict[str, SelectionMethod] = {

@@ -137,28 +137,16 @@ SLOTS = 50
 
 @dataclass(frozen=True)
 class CombinedPlan:
-    """The plan that the dynamic program found, and its value.
+    """The plan that the dynamic program found, and its value."""
 
-    Attributes
-    ----------
-    value : int
-        Ticks, as the program counts them, in slots.
-    execution : Execution
-        The execution; its trace has everything that follows.
-    inputs : tuple of `CombinedMove`
-        The inputs of stages that leave, as the paper counts their memory: what a stage keeps leaves
-        and returns with its output, though its backward operation needs it later.
-    gaps : tuple of int
-        The gaps of the trace that are evicted, in the order in which their tensors leave.
-    turn : int
-        The last operation of the first forward pass.
-    """
-
-    value: int
-    execution: Execution
+    value: int  # Ticks, as the program counts them, in slots.
+    execution: Execution  # The execution; its trace has everything that follows.
+    # The inputs of stages that leave, as the paper counts their memory: what a stage keeps leaves
+    # and returns with its output, though its backward operation needs it later.
     inputs: tuple[CombinedMove, ...]
+    # The gaps of the trace that are evicted, in the order in which their tensors leave.
     gaps: tuple[int, ...]
-    turn: int
+    turn: int  # The last operation of the first forward pass.
 
     def counted(self, problem: Problem) -> FluidSchedule:
         """Return the schedule with interruptible transfers as the paper counts memory.
