@@ -27,7 +27,7 @@ import numpy as np
 
 from offcert.core.compiled import IntArray, plain
 from offcert.heuristics.checkpoint.division_tree import Division, Reading, SetKind, division_tree
-from offcert.heuristics.checkpoint.sizes import (
+from offcert.heuristics.checkpoint.live import (
     PREVIOUS,
     ROWS,
     STORED,
