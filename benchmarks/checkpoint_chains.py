@@ -25,9 +25,10 @@ from offcert.certification.joint_methods import warm_checkpoints
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.documents import write_json
 from offcert.heuristics.checkpoint.arbitrary import limits_tried
-from offcert.heuristics.checkpoint.live import MEMORY_MODELS, live_bytes, recomputed_time
+from offcert.heuristics.checkpoint.live import live_bytes, recomputed_time
 from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection
 from offcert.heuristics.checkpoint.selections import SELECTIONS
+from papers.checkpoint_chains.memory_models import MEMORY_MODELS
 from papers.checkpoint_chains.networks import SELECTION_NETWORKS, selection_network
 from papers.checkpoint_chains.stage_ends import stage_end_bytes
 

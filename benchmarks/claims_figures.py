@@ -40,11 +40,12 @@ from offcert.certification.ladder import certify
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.platform import Platform
 from offcert.core.units import Units
-from offcert.heuristics.checkpoint.live import dynamic_memory, live_bytes, recomputed_time
+from offcert.heuristics.checkpoint.live import live_bytes, recomputed_time
 from offcert.heuristics.checkpoint.selections import linear_selection
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from papers.checkpoint_chains.lemmas import steps_linear, steps_static
+from papers.checkpoint_chains.memory_models import dynamic_memory
 from papers.checkpoint_chains.networks import selection_network
 from papers.checkpoint_chains.stage_ends import stage_end_bytes
 from papers.claims.evidence import EvidenceFile, EvidenceRow, Figures, evidence_of

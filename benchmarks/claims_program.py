@@ -43,6 +43,7 @@ from papers.claims.theory import Experiment
 from papers.combined.assumptions import PUBLISHED
 from papers.combined.exact import solve_combined
 from papers.combined.supplement import allowed, counted, sequences
+from papers.combined.turned import fluid
 
 DOCS = Path(__file__).parent.parent / "docs"
 SECTION, COMMAND = "program", "python benchmarks/claims_program.py"
@@ -95,7 +96,7 @@ def time_of(problem: Problem, slots: int = SLOTS, offload: bool = True) -> int |
     """Return the ticks that the program's plan takes in bytes; None if it has none."""
     with suppress(NoPlanError):
         plan = combined_plan(problem, slots, offload=offload)
-        return plan.fluid(problem).makespan if offload else plan.execution.trace.compute_time
+        return fluid(plan, problem).makespan if offload else plan.execution.trace.compute_time
     return None
 
 

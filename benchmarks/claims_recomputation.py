@@ -20,7 +20,6 @@ from typing import Any
 from claims_sections import replace_section
 
 from offcert.heuristics.checkpoint.arbitrary import arbitrary_graph_solver
-from offcert.heuristics.checkpoint.live import dynamic_memory, reforwarding_memory, static_memory
 from offcert.heuristics.checkpoint.selections import SELECTIONS
 from offcert.questions.selection.graph import CheckpointGraph, GraphSelection
 from papers.checkpoint_chains.lemmas import (
@@ -29,6 +28,11 @@ from papers.checkpoint_chains.lemmas import (
     failures,
     lemma_4_last,
     random_chains,
+)
+from papers.checkpoint_chains.memory_models import (
+    dynamic_memory,
+    reforwarding_memory,
+    static_memory,
 )
 from papers.checkpoint_chains.networks import selection_network
 from papers.checkpoint_graphs.counterexamples import CHAINS, GRAPHS, GraphCounterexample

@@ -26,6 +26,7 @@ from offcert.core.errors import NoPlanError
 from offcert.core.platform import Platform
 from offcert.heuristics.combined.search import combined_plan
 from offcert.questions.schedule.problem import Problem, Recompute
+from papers.combined.turned import fluid
 
 Row = dict[str, Any]
 
@@ -56,7 +57,7 @@ def measured(problem: Problem, slots: int, bare: bool) -> Row:
         alone = combined_plan(problem, slots, bare=bare, offload=False).value / compute - 1
     return row | {
         "value": plan.value / compute - 1,
-        "overhead": plan.fluid(problem).makespan / compute - 1,
+        "overhead": fluid(plan, problem).makespan / compute - 1,
         "whole": plan.atomic(problem).makespan / compute - 1,
         "without_link": alone,
         "leave": len(plan.gaps),

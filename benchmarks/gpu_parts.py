@@ -34,8 +34,8 @@ from runtime_ways import Checkpointed, Plain, SaveOnHost, Way
 
 import offcert
 from offcert.proofs.certificate import Certificate, read_certificate
+from offcert.questions.schedule.carried import launch_times
 from offcert.questions.schedule.files import read_problem
-from offcert.questions.schedule.launches import launch_times
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.follow.offload import Offload, follow

@@ -16,8 +16,8 @@ from gpu_part import Part
 from gpu_rows import CHECKPOINTED, JOINT, MOVING, WAYS, Row
 
 from offcert.core.platform import Kind
+from offcert.questions.schedule.carried import with_host
 from offcert.questions.schedule.files import read_problem, write_problem
-from offcert.questions.schedule.launches import with_host
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.training_record import AllocatorPeaks
 

@@ -19,8 +19,8 @@ from offcert.core.strategy import Strategy
 from offcert.heuristics.checkpoint.persistent import persistent
 from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.library import Library
-from offcert.instances.recompute_partition import RecomputePartition, strategy_of_part
 from offcert.instances.records import Record
+from offcert.instances.two_partition import RecomputePartition, strategy_of_part
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.result import Result

@@ -38,7 +38,7 @@ from torch import nn
 from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.launches import launch_times
+from offcert.questions.schedule.carried import launch_times
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.capture import read_capture
 from offcert.runtime.capture.run import Nobody

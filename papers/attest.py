@@ -12,8 +12,8 @@ from offcert.certification.search_steps.bounds import climb_interval, climb_stag
 from offcert.core.errors import InputError
 from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.options import require_search
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
+from offcert.questions.schedule.result import require_search
 from offcert.questions.schedule.schedule import Schedule
 
 

@@ -22,8 +22,8 @@ from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.questions import SCHEDULE
-from offcert.questions.schedule.options import require_search
 from offcert.questions.schedule.problem import Minimise, Problem
+from offcert.questions.schedule.result import require_search
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.questions.schedule.simulate import simulate
 

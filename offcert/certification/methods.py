@@ -23,8 +23,8 @@ from offcert.core.options import require_count
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.options import require_search
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
+from offcert.questions.schedule.result import require_search
 
 
 def solve(

@@ -30,9 +30,8 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.errors import InputError
-    from offcert.instances.recompute_partition import RecomputePartition, part_of
     from offcert.instances.three_partition import triples_of
-    from offcert.instances.two_partition import TwoPartition, half_of
+    from offcert.instances.two_partition import RecomputePartition, TwoPartition, half_of, part_of
     from offcert.proofs.certificate import read_certificate
     from offcert.questions.schedule.schedule import FluidSchedule
 

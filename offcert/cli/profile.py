@@ -170,7 +170,7 @@ def _save_hardware(path: str) -> None:
 def _measured_lines(problem: Problem) -> list[str]:
     """Return lines about rates and storages that were measured beside durations, for people."""
     from offcert.core.units import format_size
-    from offcert.questions.schedule.launches import launch_times, with_host
+    from offcert.questions.schedule.carried import launch_times, with_host
 
     found = (problem.source or {}).get("measurement", {})
     lines = []

@@ -12,11 +12,19 @@ from offcert.core.errors import InputError
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
 from offcert.instances.cnn import CnnChains, UniformChains
 from offcert.instances.generator import Generator
-from offcert.instances.layers import DecoderTraces, MixedPrecisionTraces
-from offcert.instances.recompute_partition import RecomputePartition, recompute_partition
-from offcert.instances.stages import TransformerTraces, UnetTraces
+from offcert.instances.layers import (
+    DecoderTraces,
+    MixedPrecisionTraces,
+    TransformerTraces,
+    UnetTraces,
+)
 from offcert.instances.three_partition import ThreePartition, three_partition
-from offcert.instances.two_partition import TwoPartition, two_partition
+from offcert.instances.two_partition import (
+    RecomputePartition,
+    TwoPartition,
+    recompute_partition,
+    two_partition,
+)
 from offcert.questions.schedule.problem import Problem
 
 KINDS: dict[str, type[Generator]] = {

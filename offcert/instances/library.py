@@ -36,24 +36,12 @@ FOLDER = Path(__file__).parent / "library"
 
 @dataclass(frozen=True)
 class Entry:
-    """One problem of the library.
+    """One problem of the library."""
 
-    Attributes
-    ----------
-    label : str
-        Text that is appended to the family's name, for example ``"m25"``; may be empty.
-    problem : Problem
-        Its name is the entry's.
-    digest : str
-        SHA-256 of the problem, in hexadecimal.
-    record : Record
-        Best schedule and bounds that are known of it.
-    """
-
-    label: str
-    problem: Problem
-    digest: str
-    record: Record
+    label: str  # Text that is appended to the family's name, for example ``"m25"``; may be empty.
+    problem: Problem  # Its name is the entry's.
+    digest: str  # SHA-256 of the problem, in hexadecimal.
+    record: Record  # Best schedule and bounds that are known of it.
 
     @property
     def name(self) -> str:
@@ -63,27 +51,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Family:
-    """One network or chain at several memory limits.
+    """One network or chain at several memory limits."""
 
-    Attributes
-    ----------
-    name : str
-        Also the file's, without ``.json``.
-    group : str
-        Kind of the problem, for example ``"networks-224"`` or ``"cnn-24"``.
-    origin : str
-        A sentence for people; what a program needs to make the problem again is its ``source``.
-    problem : Problem
-        At an arbitrary memory limit.
-    entries : tuple of Entry
-        By increasing memory.
-    """
-
-    name: str
-    group: str
+    name: str  # Also the file's, without ``.json``.
+    group: str  # Kind of the problem, for example ``"networks-224"`` or ``"cnn-24"``.
+    # A sentence for people; what a program needs to make the problem again is its ``source``.
     origin: str
-    problem: Problem
-    entries: tuple[Entry, ...]
+    problem: Problem  # At an arbitrary memory limit.
+    entries: tuple[Entry, ...]  # By increasing memory.
 
 
 def make_entry(

@@ -86,18 +86,10 @@ class KnownBound:
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """The last improvement of a record.
+    """The last improvement of a record."""
 
-    Attributes
-    ----------
-    date : str
-        When the library took it in, as in ``2026-11-24``.
-    hardware : str or None
-        On which it ran, in the words of whoever submits it.
-    """
-
-    date: str
-    hardware: str | None = None
+    date: str  # When the library took it in, as in ``2026-11-24``.
+    hardware: str | None = None  # On which it ran, in the words of whoever submits it.
 
 
 _IMPROVEMENT = forms.Record(Improvement, date=forms.TEXT, hardware=forms.Absent(forms.TEXT))
@@ -105,31 +97,19 @@ _IMPROVEMENT = forms.Record(Improvement, date=forms.TEXT, hardware=forms.Absent(
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Best known values of a problem; they only ever improve.
+    """Best known values of a problem; they only ever improve."""
 
-    Attributes
-    ----------
-    value : int or None
-        Makespan of the best schedule known, in ticks; its bytes where memory is minimised.
-    plan : Plan or None
-        Simulating it gives a schedule of that makespan; None if no plan of atomic transfers does.
-    value_by : str or None
-        Who attained it: method, version and settings.
-    bounds : tuple of KnownBound
-        The best lower bound, the best proved one, and what cross-attests either.
-    strategy : Strategy or None
-        What is executed, where the problem lets computations run again: the plan is one for that
-        execution. None without a plan.
-    improved : Improvement or None
-        The last one; None of records that have no date.
-    """
-
+    # Makespan of the best schedule known, in ticks; its bytes where memory is minimised.
     value: int | None = None
+    # Simulating it gives a schedule of that makespan; None if no plan of atomic transfers does.
     plan: Plan | None = None
-    value_by: str | None = None
+    value_by: str | None = None  # Who attained it: method, version and settings.
+    # The best lower bound, the best proved one, and what cross-attests either.
     bounds: tuple[KnownBound, ...] = ()
+    # What is executed, where the problem lets computations run again: the plan is one for that
+    # execution. None without a plan.
     strategy: Strategy | None = None
-    improved: Improvement | None = None
+    improved: Improvement | None = None  # The last one; None of records that have no date.
 
     def executed(self, problem: Problem) -> Problem:
         """Return the problem that the plan is for: at the value's bytes where these are least.

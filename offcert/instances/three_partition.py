@@ -47,17 +47,10 @@ _MOST_TRIPLES = 100
 
 @dataclass(frozen=True, slots=True)
 class Triples:
-    """The answer to a 3-partition instance.
+    """The answer to a 3-partition instance."""
 
-    Attributes
-    ----------
-    triples : tuple of triples of int, or None
-        Indices; None if there is no such partition.
-    nodes : int
-        Sets of values left over that the exhaustive search looked at; for a "no", all there are.
-    """
-
-    triples: tuple[Triple, ...] | None
+    triples: tuple[Triple, ...] | None  # Indices; None if there is no such partition.
+    # Sets of values left over that the exhaustive search looked at; for a "no", all there are.
     nodes: int
 
 

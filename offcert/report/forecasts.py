@@ -10,7 +10,7 @@ from offcert.core.errors import PlanError
 from offcert.core.result import relative_gap
 from offcert.core.units import format_gap, format_time
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.launches import launch_times
+from offcert.questions.schedule.carried import launch_times
 from offcert.questions.schedule.schedule import Schedule
 from offcert.report.findings import checked_bounds
 from offcert.report.svg import Element, element

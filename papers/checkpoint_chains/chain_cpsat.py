@@ -17,7 +17,7 @@ from ortools.sat.python import cp_model
 
 from offcert.core.errors import InputError
 from offcert.formulations.common.cpsat import OverrunError, run_cpsat, solver_with
-from offcert.heuristics.checkpoint.live import dynamic_memory, static_memory
+from papers.checkpoint_chains.memory_models import dynamic_memory, static_memory
 from papers.checkpoint_chains.outcome import SelectionOutcome, SelectionRun
 from papers.checkpoint_chains.segment_costs import require_sizes
 

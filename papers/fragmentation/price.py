@@ -10,10 +10,9 @@ from offcert.core.result import SolveStatus
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.proofs.placement_certificate import Computed, PlacementCertificate, proved_bytes
 from offcert.questions.placement.problem import PlacementResult
-from offcert.questions.schedule.options import require_problem
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.questions.schedule.residences import placement_problem, residences
-from offcert.questions.schedule.result import Result
+from offcert.questions.schedule.result import Result, require_problem
 from papers.fragmentation.placed_cpsat import PlacedOutcome, solve_placed
 
 _METHOD = "placed-cpsat"

@@ -27,7 +27,7 @@ import numpy as np
 
 from offcert.core.compiled import IntArray, plain
 from offcert.heuristics.checkpoint.division_tree import Division, Reading, SetKind, division_tree
-from offcert.heuristics.checkpoint.sizes import (
+from offcert.heuristics.checkpoint.live import (
     PREVIOUS,
     ROWS,
     STORED,
@@ -178,25 +178,15 @@ def cheapest_leaps(joints: Sequence[int], between: Sequence[int], limit: int) ->
 
 @dataclass(frozen=True)
 class ArbitrarySolution:
-    """The selection that Algorithm 5 finds, and its cost.
+    """The selection that Algorithm 5 finds, and its cost."""
 
-    Attributes
-    ----------
-    selection : GraphSelection
-        The best of the selections that it looks at, by the bytes of what is stored and of the
-        largest weakly connected component of the rest.
-    max_term : int
-        The max term that led to it.
-    stated : int
-        Bytes: the least total by the paper's own sum, the stored bytes and the largest cost of a
-        closed set or row that is leapt over. Equal to ``selection.objective`` on every graph that
-        was tried; below it with `Reading.ALGORITHM`, where members of a split hang together.
-    max_terms : int
-        How many were tried.
-    """
-
+    # The best of the selections that it looks at, by the bytes of what is stored and of the largest
+    # weakly connected component of the rest.
     selection: GraphSelection
-    max_term: int
+    max_term: int  # The max term that led to it.
+    # Bytes: the least total by the paper's own sum, the stored bytes and the largest cost of a
+    # closed set or row that is leapt over. Equal to ``selection.objective`` on every graph that was
+    # tried; below it with `Reading.ALGORITHM`, where members of a split hang together.
     stated: int
     max_terms: int
 

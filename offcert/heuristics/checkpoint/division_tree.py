@@ -172,28 +172,16 @@ class SetKind(StrEnum):
 
 @dataclass(frozen=True)
 class Division:
-    """A closed set, and the closed sets that it is divided into (Definitions 8 and 9).
-
-    Attributes
-    ----------
-    closed : ClosedSet
-        The closed set that is divided.
-    kind : SetKind
-        How.
-    cost : int
-        Bytes of its members.
-    children : tuple of Division
-        The members of the division. Of a splittable set, from its source to its target.
-    joints : tuple of int
-        Vertices that belong to none of them: splitting vertices, or the ends of the members of a
-        maximal split. The paper's tree has single tensors as leaves; here a tensor is a joint of
-        the closed set that is divided at it, and the leaves are edges.
-    """
+    """A closed set, and the closed sets that it is divided into (Definitions 8 and 9)."""
 
     closed: ClosedSet
     kind: SetKind
-    cost: int
+    cost: int  # Bytes of its members.
+    # The members of the division. Of a splittable set, from its source to its target.
     children: tuple[Division, ...]
+    # Vertices that belong to none of them: splitting vertices, or the ends of the members of a
+    # maximal split. The paper's tree has single tensors as leaves; here a tensor is a joint of the
+    # closed set that is divided at it, and the leaves are edges.
     joints: tuple[int, ...]
 
     def nodes(self) -> Iterator[Division]:

@@ -20,7 +20,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.compiled import IntArray, plain
 from offcert.core.errors import MethodError
 from offcert.core.program import Program, Segment
-from offcert.heuristics.checkpoint.sizes import Selection, path, size_array
+from offcert.heuristics.checkpoint.live import Selection, path, size_array
 
 # Rows of the numbers of stages. By definition.
 EXTRA, FORWARD, BACKWARD = 0, 1, 2

@@ -36,31 +36,19 @@ KEEP_ALL = -1
 
 @dataclass(frozen=True)
 class Subchains:
-    """A chain as the arrays that the dynamic programs read; all in bytes or ticks.
+    """A chain as the arrays that the dynamic programs read; all in bytes or ticks."""
 
-    Attributes
-    ----------
-    forward, backward : int64 array
-        Ticks of ``F_i`` and ``B_i``.
-    output : int64 array
-        Bytes of ``a_i``; one more than there are stages.
-    beside : int64 array
-        Bytes that ``F_i`` stores beside its output, for ``B_i``, if it keeps all.
-    gradient : int64 array
-        Bytes of ``d_{j+1}`` that are there while the subchain to `j` begins; 0 for the last stage.
-    keeping, turning : int64 array
-        Bytes while ``F_i`` runs and keeps all, without that gradient; and while ``B_i`` runs.
-    passing : int64 array
-        Bytes while ``F_k`` runs and keeps its output only: that, its input and its workspace.
-    """
-
+    # Ticks of ``F_i`` and ``B_i``.
     forward: IntArray
     backward: IntArray
-    output: IntArray
-    beside: IntArray
+    output: IntArray  # Bytes of ``a_i``; one more than there are stages.
+    beside: IntArray  # Bytes that ``F_i`` stores beside its output, for ``B_i``, if it keeps all.
+    # Bytes of ``d_{j+1}`` that are there while the subchain to `j` begins; 0 for the last stage.
     gradient: IntArray
+    # Bytes while ``F_i`` runs and keeps all, without that gradient; and while ``B_i`` runs.
     keeping: IntArray
     turning: IntArray
+    # Bytes while ``F_k`` runs and keeps its output only: that, its input and its workspace.
     passing: IntArray
 
     @classmethod

@@ -36,7 +36,7 @@ import numpy as np
 from offcert.core.compiled import IntArray, plain, plain_inner
 from offcert.core.errors import MethodError
 from offcert.heuristics.checkpoint.arbitrary import linear_reforwarding, queued_reforwarding
-from offcert.heuristics.checkpoint.sizes import (
+from offcert.heuristics.checkpoint.live import (
     PREVIOUS,
     ROWS,
     Selection,
@@ -197,25 +197,13 @@ def best_next(sizes: IntArray, gradients: IntArray, memory: IntArray, following:
 
 @dataclass(frozen=True, slots=True)
 class SelectionMethod:
-    """An algorithm that selects the checkpoints of a chain.
+    """An algorithm that selects the checkpoints of a chain."""
 
-    Attributes
-    ----------
-    select : callable
-        From the sizes ``d_0 … d_n`` in bytes to a `Selection`.
-    model : str
-        The memory model in which it counts; a name in
-        ``offcert.heuristics.checkpoint.live.MEMORY_MODELS``.
-    optimal : bool
-        Whether no other checkpoints take less memory under that model.
-    source : str
-        Where it was published.
-    """
-
+    # From the sizes ``d_0 … d_n`` in bytes to a `Selection`.
     select: Callable[[Sequence[int]], Selection]
-    model: str
-    optimal: bool
-    source: str
+    model: str  # The memory model in which it counts: "static", "dynamic", …
+    optimal: bool  # Whether no other checkpoints take less memory under that model.
+    source: str  # Where it was published.
 
 
 SELECTIONS: dict[str, SelectionMethod] = {

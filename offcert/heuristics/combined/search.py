@@ -2,132 +2,166 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from offcert.core.checkpoint_chain import CheckpointChain
+from offcert.core.compiled import IntArray
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.execution import Execution
-from offcert.core.platform import Kind
 from offcert.core.strategy import Strategy
-from offcert.heuristics.combined.decisions import Decisions, Sweep, Tables
-from offcert.heuristics.combined.slots import grid, slotted
+from offcert.heuristics.combined.kernels import NEVER, Shorts, cells, fill_forward, fill_recompute
+from offcert.heuristics.combined.slots import SlottedChain, grid, slotted
 from offcert.heuristics.orders.ordered import ordered_orders, ordered_schedule
-from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
+from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
 
 
-@dataclass(frozen=True, slots=True)
-class CombinedMove:
-    """Something that leaves and returns: a gap of the trace, and its bytes.
+class Sweep(NamedTuple):
+    """A sweep of the first forward pass, from a first stage to a last one.
 
-    It can be copied once the operation `written` has ended, counts as absent for those after
-    `opened`, and has to be back when `closed` starts.
+    It is full if everything that the last one makes is kept, and not its output alone; the input of
+    the first one may be offloaded.
     """
 
-    gap: int
-    size: int
-    written: int
-    opened: int
-    closed: int
+    first: int
+    last: int
+    full: bool
+    leaves: bool
 
 
-def turned_schedule(problem: Problem, moved: Sequence[CombinedMove], turn: int) -> FluidSchedule:
-    """Return the shortest schedule that moves these, out before the turn and back after it."""
-    trace = problem.trace
-    last = len(trace) - 1
-    lacking = [demand - problem.platform.memory for demand in trace.demand]
-    front = _Side(trace.durations[: turn + 1], lacking[: turn + 1])
-    back = _Side(trace.durations[:turn:-1], lacking[:turn:-1])
-    # In reversed time: what is needed last comes first.
-    returning = sorted(moved, key=lambda item: -item.closed)
-    platform = problem.platform
-    rates = {kind: platform.rate(kind) for kind in Kind}
-    out = front.run(
-        [(m.size / rates[Kind.OFFLOAD], m.size, m.written, m.opened, m.gap) for m in moved]
-    )
-    into = back.run(
-        [
-            (m.size / rates[Kind.PREFETCH], m.size, last - m.closed, last - m.closed, m.gap)
-            for m in returning
-        ]
-    )
-    if out is None or into is None:
-        raise NoPlanError("what leaves is not enough for the memory")
-    length = math.ceil(front.free + back.free)
-    starts = front.starts + [
-        length - start - duration
-        for start, duration in zip(back.starts[::-1], trace.durations[turn + 1 :], strict=True)
-    ]
-    pieces = [Piece(Kind.OFFLOAD, g, begin, end, Fraction(size)) for g, begin, end, size in out]
-    pieces += [
-        Piece(Kind.PREFETCH, g, length - end, length - begin, Fraction(size))
-        for g, begin, end, size in into
-    ]
-    ends = [start + duration for start, duration in zip(starts, trace.durations, strict=True)]
-    return FluidSchedule(starts, ends, pieces)
+@dataclass(frozen=True)
+class Decisions:
+    """The decisions of the dynamic program, and their ticks in slots.
 
-
-class _Side:
-    """One side of the turn, in its own time and its own numbers of operations.
-
-    Attributes
-    ----------
-    starts : list of int
-        The starts of the operations.
-    free : Fraction
-        When both the device and the link are done.
+    Sweeps are those of the first forward pass, without the last stage. The order is of stages whose
+    forward operation runs; those of backward operations stand as ``-1 - i``.
     """
 
-    def __init__(self, durations: Sequence[int], lacking: Sequence[int]) -> None:
-        self.durations, self.lacking = durations, lacking
-        self.starts: list[int] = []
-        self.free = Fraction(0)
-
-    def run(
-        self, moves: Sequence[tuple[Fraction, int, int, int, int]]
-    ) -> list[tuple[int, Fraction, Fraction, int]] | None:
-        """Return gap, begin, end and size of every transfer, or None if an operation never fits."""
-        done: list[tuple[int, Fraction, Fraction, int]] = []
-        opened: list[int] = []
-        link, end = Fraction(0), 0
-        # Behind the last operation, what is left is moved.
-        stations = [*zip(self.durations, self.lacking, strict=True), (0, 0)]
-        for o, (duration, lacking) in enumerate(stations):
-            while len(done) < len(moves) and moves[len(done)][2] < o:
-                ticks, size, written, since, gap = moves[len(done)]
-                begin = link if written < 0 else max(link, Fraction(self._end(written)))
-                link = begin + ticks
-                done.append((gap, begin, link, size))
-                opened.append(since)
-            helping = [d for d, since in zip(done, opened, strict=True) if since < o]
-            start = _when(helping, lacking)
-            if start is None:
-                return None
-            if o == len(self.durations):
-                break
-            self.starts.append(max(end, math.ceil(start)))
-            end = self.starts[-1] + duration
-        self.free = max(Fraction(end), link)
-        return done
-
-    def _end(self, operation: int) -> int:
-        return self.starts[operation] + self.durations[operation]
+    value: int
+    sweeps: tuple[Sweep, ...]
+    order: tuple[int, ...]
 
 
-def _when(
-    transfers: Sequence[tuple[int, Fraction, Fraction, int]], lacking: int
-) -> Fraction | None:
-    """Return when transfers have moved so many bytes, or None if they never have."""
-    if lacking <= 0:
-        return Fraction(0)
-    for _, begin, end, size in transfers:
-        if size >= lacking:
-            return begin + (end - begin) * lacking / size
-        lacking -= size
-    return None
+class Tables:
+    """The filled tables of one chain.
+
+    A bare stage keeps all that it makes without its input, which the paper's operations do not do.
+    """
+
+    def __init__(self, chain: SlottedChain, again: bool, bare: bool) -> None:
+        self.chain = chain
+        self.bases = (cells(chain.slots, chain.most, 1), cells(chain.slots, chain.most, 2))
+        self.planes = _planes(chain.stages, again, bare)
+        count = int(self.planes.max()) + 1
+        self.cost: IntArray = np.full((count, self.bases[0][-1]), NEVER, dtype=np.int64)
+        self.moved: Shorts = np.zeros(self.cost.shape, dtype=np.int16)
+        self.later: Shorts = np.zeros(self.cost.shape, dtype=np.int16)
+        shape = (2, chain.stages, int(self.bases[1][-1]))
+        self.value: IntArray = np.full(shape, NEVER, dtype=np.int64)
+        self.first: Shorts = np.zeros(shape, dtype=np.int16)
+        self._fill(again, bare)
+
+    def _fill(self, again: bool, bare: bool) -> None:
+        chain = self.chain
+        fill_recompute(
+            self.planes,
+            self.bases[0],
+            (chain.slots, chain.unit, *chain.rate),
+            (chain.output, chain.hold, chain.own),
+            (
+                chain.first_again,
+                chain.forward,
+                chain.backward,
+                chain.returned,
+                np.ascontiguousarray(chain.idle[1]),
+            ),
+            (chain.back.first, chain.back.rest, chain.back.pressed),
+            self.cost,
+            self.moved,
+            self.later,
+        )
+        fill_forward(
+            self.planes,
+            self.bases,
+            (chain.slots, chain.unit, int(bare), int(again), int(chain.most > 0)),
+            (chain.input, chain.output, chain.own, chain.forward, chain.backward),
+            (chain.out.passed, chain.returned),
+            (chain.idle, chain.moved, chain.turn),
+            (chain.out.first, chain.out.rest, chain.out.pressed),
+            (self.cost, self.moved),
+            self.value,
+            self.first,
+        )
+
+    def decisions(self) -> Decisions | None:
+        """Return the best decisions, or None if nothing fits."""
+        value = int(self.value[0, 0, 0])
+        if value >= NEVER:
+            return None
+        sweeps, backward = [], []
+        x = i = kept = front = back = 0
+        chain = self.chain
+        while i < chain.stages - 1:
+            width = self._width(kept)
+            code = int(self.first[x, i, self.bases[1][kept] + front * width + back])
+            sweep = Sweep(i, i + code // 4, bool(code & 2), bool(code & 1))
+            z, j, size = int(sweep.full), sweep.last, int(chain.input[x, i])
+            sweeps.append(sweep)
+            backward.append((z, i, j, kept + size, back))
+            cell = self.bases[0][kept + size] + back
+            back = max(0, back - int(self.moved[self.planes[z, i, j], cell]))
+            passed = int(chain.out.passed[j + 1] - chain.out.passed[i])
+            passed += int(chain.moved[0, self._lacking(sweep, kept + front, size)])
+            front = max(0, front + (size if sweep.leaves else 0) - passed)
+            if sweep.leaves:
+                back += size
+            else:
+                kept += size
+            x, i = z, j + 1
+        order = [*range(chain.stages), -chain.stages]
+        for state in reversed(backward):
+            order += self._again(*state)
+        return Decisions(value, tuple(sweeps), tuple(order))
+
+    def _width(self, kept: int) -> int:
+        return min(self.chain.most, self.chain.slots - kept) + 1
+
+    def _lacking(self, sweep: Sweep, held: int, size: int) -> int:
+        chain = self.chain
+        pressed = int(chain.out.pressed[int(sweep.full), sweep.first, sweep.last])
+        return max(0, -(-pressed // chain.unit) + size - chain.slots + held)
+
+    def _again(self, y: int, i: int, j: int, kept: int, late: int) -> Iterator[int]:
+        """Yield the operations from the input of stage i back to it."""
+        if i == j:
+            yield from () if y else (i,)
+            yield -1 - i
+            return
+        plane, cell = self.planes[y, i, j], self.bases[0][kept] + late
+        code = int(self.later[plane, cell])
+        z, k = code % 2, i + code // 2
+        yield from range(i, k + 1)
+        last = self.planes[z, i, k]
+        back = max(0, late - int(self.moved[last, cell]))
+        yield from self._again(y, k + 1, j, kept + int(self.chain.output[z, k]), back)
+        yield from self._again(z, i, k, kept, late)
+
+
+def _planes(stages: int, again: bool, bare: bool) -> IntArray:
+    """Number the planes that are needed."""
+    planes = np.full((2, stages, stages), -1, dtype=np.int64)
+    count = 0
+    for y in range(2):
+        for i in range(stages - 1):
+            for j in range(i, stages - 1):
+                if (y == 1 and i == j) or (again and (y == 0 or bare)):
+                    planes[y, i, j] = count
+                    count += 1
+    return planes
 
 
 # Bytes that the tables may take, and slots unless the caller says otherwise. Arbitrary.
@@ -137,49 +171,19 @@ SLOTS = 50
 
 @dataclass(frozen=True)
 class CombinedPlan:
-    """The plan that the dynamic program found, and its value.
+    """The plan that the dynamic program found, and its value."""
 
-    Attributes
-    ----------
-    value : int
-        Ticks, as the program counts them, in slots.
-    execution : Execution
-        The execution; its trace has everything that follows.
-    inputs : tuple of `CombinedMove`
-        The inputs of stages that leave, as the paper counts their memory: what a stage keeps leaves
-        and returns with its output, though its backward operation needs it later.
-    gaps : tuple of int
-        The gaps of the trace that are evicted, in the order in which their tensors leave.
-    turn : int
-        The last operation of the first forward pass.
-    """
+    value: int  # Ticks, as the program counts them, in slots.
+    execution: Execution  # The execution; its trace has everything that follows.
+    # The inputs of stages that leave, in that order, as the paper counts their memory: a gap, the
+    # stage that reads it before, and the operation for which it is back. What a stage keeps leaves
+    # and returns with its output, though its backward operation needs it later.
+    inputs: tuple[tuple[int, int, int], ...]
 
-    value: int
-    execution: Execution
-    inputs: tuple[CombinedMove, ...]
-    gaps: tuple[int, ...]
-    turn: int
-
-    def counted(self, problem: Problem) -> FluidSchedule:
-        """Return the schedule with interruptible transfers as the paper counts memory.
-
-        If nothing was rounded, its makespan is `value`.
-        """
-        return turned_schedule(_pausing(problem, self.execution), self.inputs, self.turn)
-
-    def fluid(self, problem: Problem) -> FluidSchedule:
-        """Return the shortest schedule with interruptible transfers that turn with the computing.
-
-        What a stage keeps beside its output is released as soon as it has left, and returns when it
-        is needed itself.
-        """
-        trace = self.execution.trace
-        moved = []
-        for number in self.gaps:
-            gap = trace.gaps[number]
-            tensor = trace.tensors[gap.tensor]
-            moved.append(CombinedMove(number, tensor.size, tensor.uses[0], gap.before, gap.after))
-        return turned_schedule(_pausing(problem, self.execution), moved, self.turn)
+    @property
+    def gaps(self) -> tuple[int, ...]:
+        """The gaps of the trace that are evicted, in the order in which their tensors leave."""
+        return tuple(gap for gap, _, _ in self.inputs)
 
     def atomic(self, problem: Problem) -> Schedule:
         """Return the shortest schedule of whole transfers, all out before all back, in order."""
@@ -258,21 +262,18 @@ def _plan(chain: CheckpointChain, decisions: Decisions) -> CombinedPlan:
     runs = [each if each >= 0 else 2 * stages + each for each in decisions.order]
     execution = Strategy(runs).without_unread(network).expand(network)
     sweeps = decisions.sweeps
-    inputs: list[CombinedMove] = []
-    gaps: list[int] = []
+    inputs: list[tuple[int, int, int]] = []
     for number, sweep in enumerate(sweeps):
         if sweep.leaves:
             full = number > 0 and sweeps[number - 1].full
-            moved, own = _input(chain, execution, sweep, full)
-            inputs += moved
-            gaps += own
-    return CombinedPlan(decisions.value, execution, tuple(inputs), tuple(gaps), stages - 1)
+            inputs += _input(chain, execution, sweep, full)
+    return CombinedPlan(decisions.value, execution, tuple(inputs))
 
 
 def _input(
     chain: CheckpointChain, execution: Execution, sweep: Sweep, full: bool
-) -> tuple[list[CombinedMove], list[int]]:
-    """Return the moves of tensors with the input of a sweep, and the gaps that they evict."""
+) -> list[tuple[int, int, int]]:
+    """Return the gaps in which tensors leave with the input of a sweep, as `CombinedPlan` does."""
     trace, stage = execution.trace, sweep.first
     parts = [stage, len(chain) + stage] if full else [stage]
     tensors = [
@@ -286,19 +287,9 @@ def _input(
     ]
     # The next use of the output, after the stage that reads it in the first pass.
     closed = next(use for use in trace.tensors[tensors[0]].uses if use > stage)
-    moved, gaps = [], []
-    for index in tensors:
-        for number, gap in enumerate(trace.gaps):
-            if gap.tensor == index and gap.before < closed <= gap.after:
-                size = trace.tensors[index].size
-                moved.append(
-                    CombinedMove(number, size, trace.tensors[index].uses[0], stage, closed)
-                )
-                gaps.append(number)
-    return moved, gaps
-
-
-def _pausing(problem: Problem, execution: Execution) -> Problem:
-    executed = problem.executed(execution)
-    platform = problem.platform.alone
-    return replace(executed, platform=platform, transfers=Transfers.INTERRUPTIBLE)
+    return [
+        (number, stage, closed)
+        for index in tensors
+        for number, gap in enumerate(trace.gaps)
+        if gap.tensor == index and gap.before < closed <= gap.after
+    ]

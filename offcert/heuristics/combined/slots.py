@@ -31,64 +31,40 @@ MOST_SLOTS = 32_000
 
 @dataclass(frozen=True)
 class SlottedChain:
-    """A chain in slots, from which the tables are filled; stages count from 0 (`CheckpointChain`).
-
-    Attributes
-    ----------
-    stages : int
-    slots : int
-        Memory.
-    unit : int
-        Scaled bytes a slot.
-    input : int64 array, (2, stages)
-        Slots of the input of each stage: ``a`` alone, or all that the stage before has kept.
-    output : int64 array, (2, stages)
-        Slots of what a sweep keeps whose last stage this is: ``a`` alone, or everything.
-    hold : int64 array, (2, stages)
-        Scaled bytes that stay while what precedes ``B_j`` is computed again: the gradient, and what
-        stage j has kept if it has.
-    own : int64 array, (2, stages)
-        Slots that ``F_i`` (with everything kept) and ``B_i`` take beside the stage's input.
-    first_again : int64 array, (stages,)
-        Scaled bytes of ``F_i`` that keeps everything, for the gradient to be added to.
-    out, back : `Sweeps`
-        Of the first forward pass, during which data leave, and of later ones, during which they
-        return.
-    forward, backward : int64 array, (stages + 1,)
-        Ticks before each stage.
-    returned : int64 array, (stages + 1,)
-        Slots that return during the backward operations of the stages before each.
-    idle : int64 array, (2, 2 * slots + 1)
-        Ticks in which so many slots leave, or return.
-    moved : int64 array, (2, 2 * slots + 1)
-        Slots that pass the link in these ticks.
-    turn : int64 array, (slots + 1, slots + 1)
-        Ticks between the last forward and the first backward operation in which so many slots
-        leave and then so many return.
-    rate : (int, int)
-        Slots a tick that return, as a fraction.
-    most : int
-        The most slots that may wait for the link: 0 if nothing may leave.
-    """
+    """A chain in slots, for the tables; stages count from 0 as in `CheckpointChain`."""
 
     stages: int
-    slots: int
-    unit: int
+    slots: int  # Memory.
+    unit: int  # Scaled bytes a slot.
+    # (2, stages). Slots of the input of each stage: ``a`` alone, or all that the stage before has
+    # kept.
     input: IntArray
+    # (2, stages). Slots of what a sweep keeps whose last stage this is: ``a`` alone, or everything.
     output: IntArray
+    # (2, stages). Scaled bytes that stay while what precedes ``B_j`` is computed again: the
+    # gradient, and what stage j has kept if it has.
     hold: IntArray
+    # (2, stages). Slots that ``F_i`` (with everything kept) and ``B_i`` take beside the stage's
+    # input.
     own: IntArray
+    # (stages,). Scaled bytes of ``F_i`` that keeps everything, for the gradient to be added to.
     first_again: IntArray
+    # Of the first forward pass, during which data leave, and of later ones, during which they
+    # return.
     out: Sweeps
     back: Sweeps
+    # (stages + 1,). Ticks before each stage.
     forward: IntArray
     backward: IntArray
+    # (stages + 1,). Slots that return during the backward operations of the stages before each.
     returned: IntArray
-    idle: IntArray
-    moved: IntArray
+    idle: IntArray  # (2, 2 * slots + 1). Ticks in which so many slots leave, or return.
+    moved: IntArray  # (2, 2 * slots + 1). Slots that pass the link in these ticks.
+    # (slots + 1, slots + 1). Ticks between the last forward and the first backward operation in
+    # which so many slots leave and then so many return.
     turn: IntArray
-    rate: tuple[int, int]
-    most: int
+    rate: tuple[int, int]  # Slots a tick that return, as a fraction.
+    most: int  # The most slots that may wait for the link: 0 if nothing may leave.
 
 
 @dataclass(frozen=True)

@@ -45,19 +45,12 @@ from offcert.questions.schedule.problem import Problem
 
 @dataclass(frozen=True)
 class ChainView:
-    """A chain, and what its activations stand for.
+    """A chain, and what its activations stand for."""
 
-    Attributes
-    ----------
-    chain : Chain
-        Stages ``0..L``.
-    gap_groups : tuple of tuple of int, length L+2
-        For each activation ``x_i`` of the chain, the numbers of the trace's gaps that are evicted
-        if ``x_i`` is offloaded; none for ``x_L`` and ``x_{L+1}``, which cannot leave, and for empty
-        activations.
-    """
-
-    chain: Chain
+    chain: Chain  # Stages ``0..L``.
+    # Length L+2. For each activation ``x_i`` of the chain, the numbers of the trace's gaps that are
+    # evicted if ``x_i`` is offloaded; none for ``x_L`` and ``x_{L+1}``, which cannot leave, and for
+    # empty activations.
     gap_groups: tuple[tuple[int, ...], ...]
 
     def gaps_of(self, activations: tuple[int, ...]) -> list[int]:

@@ -40,29 +40,20 @@ _LARGEST = 2**60
 
 @dataclass(frozen=True)
 class ScaledChain:
-    """A chain and a memory limit; times as what the link moves meanwhile in one direction.
-
-    Attributes
-    ----------
-    memory : int
-    forward, backward : sequence of int, length L+1
-        ``u_F`` times the rate of offloads and ``u_B`` times that of prefetches.
-    forward_back, backward_out : sequence of int, length L+1
-        ``u_F`` times the rate of prefetches and ``u_B`` times that of offloads.
-    weights : (int, int)
-        Scaled time in which one unit of memory moves out, and one back.
-    activation, gradient : sequence of int, length L+2
-    forward_workspace, backward_workspace : sequence of int, length L+1
-    """
+    """A chain and a memory limit; times as what the link moves meanwhile in one direction."""
 
     memory: int
+    # Length L+1. ``u_F`` times the rate of offloads and ``u_B`` times that of prefetches.
     forward: Sequence[int]
     backward: Sequence[int]
+    # Length L+1. ``u_F`` times the rate of prefetches and ``u_B`` times that of offloads.
     forward_back: Sequence[int]
     backward_out: Sequence[int]
-    weights: tuple[int, int]
+    weights: tuple[int, int]  # Scaled time in which one unit of memory moves out, and one back.
+    # Length L+2.
     activation: Sequence[int]
     gradient: Sequence[int]
+    # Length L+1.
     forward_workspace: Sequence[int]
     backward_workspace: Sequence[int]
 

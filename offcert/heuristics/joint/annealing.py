@@ -35,27 +35,18 @@ _STRETCH = 32
 
 
 class Alike(NamedTuple):
-    """Computations that may run again in classes of equal durations and sizes.
+    """Computations that may run again in classes of equal durations and sizes."""
 
-    Attributes
-    ----------
-    first, members : int64 arrays
-        ``members[first[c]:first[c + 1]]`` are those of class `c`.
-    number : int64 array, one entry a computation
-        Its class; -1 for what cannot run again.
-    worth : float64 array, one entry a computation
-        Ticks that keeping it saves, for each byte that it and those that run with it write.
-    shape : int64 array, one entry a computation
-        Its class where only the numbers of what it reads and writes count.
-    shape_first, shape_members : int64 arrays
-        Members of these classes.
-    """
-
+    # ``members[first[c]:first[c + 1]]`` are those of class `c`.
     first: IntArray
     members: IntArray
-    number: IntArray
+    number: IntArray  # One entry a computation. Its class; -1 for what cannot run again.
+    # One entry a computation. Ticks that keeping it saves, for each byte that it and those that run
+    # with it write.
     worth: FloatArray
+    # One entry a computation. Its class where only the numbers of what it reads and writes count.
     shape: IntArray
+    # Members of these classes.
     shape_first: IntArray
     shape_members: IntArray
 

@@ -26,121 +26,79 @@ from offcert.questions.schedule.problem import Problem
 
 
 class Carrying(NamedTuple):
-    """A record of a step as arrays; rows ``x`` of a list are ``list[first[x]:first[x + 1]]``.
+    """A record of a step as arrays; rows ``x`` of a list are ``list[first[x]:first[x + 1]]``."""
 
-    Attributes
-    ----------
-    known : int64 array, shape (1,)
-        1 if there is a record; if not, the other arrays are empty.
-    input_first, input : int64 arrays
-        Values that each of the search's ranges is given.
-    is_line : int64 array, one entry a range
-        1 if its calls are made one after another when it runs again, not by the program's code.
-    end : int64 array, one entry a range
-        The last computation that needs something saved in it, or -1.
-    result_first, result, late : int64 arrays
-        Values that operators make in a computation; ``late`` is 1 if nothing is saved in it from
-        then on.
-    beside : int64 array, two entries a computation
-        Bytes of what operators make in it that is no value of the network, which stays if it is
-        kept: before the last is saved in it, and from then on.
-    unread_beside : int64 array, two entries a computation
-        The same of what nobody needs if it is kept: bytes of the largest.
-    unread : int64 array
-        The values that nobody needs if those that read them are kept like them.
-    largest : int64 array, one entry a value
-        Bytes of the largest of its storages.
-    reader_first, reader : int64 arrays
-        The computations that read a value.
-    storage_first : int64 array
-        The storages of each value; they are numbered by value.
-    sight_first, sight, made : int64 arrays
-        For each storage, by moment: the computation in which it is saved or, if ``made`` is 1, made
-        by an operator.
-    until : int64 array, one entry a value
-        For what cannot leave: the computation in which the program gives it up, if that can run
-        again; otherwise -1.
-    writer : int64 array, one entry a value
-        Who makes it, or -1.
-    lasting : int64 array, one entry a value
-        1 if the program still holds it when what cannot run again has begun.
-    turn : int64 array, shape (1,)
-        The first computation that cannot run again. All before it run once before anything runs
-        again.
-    early : int64 array
-        The values that are there or made before it: from the last made to those that nobody makes.
-    early_last, early_left : int64 arrays, one entry a value
-        The last computation before it that reads or holds the value, or -1, and how often those
-        before it change it in place.
-    take_first, take, taken : int64 arrays
-        For each value the calls in lines that take it: the first computation of each, and that
-        during which it returns.
-    more : int64 array, one entry a computation
-        Bytes beside its workspace unless all values of its row of ``dying`` die in its midst.
-    dying_first, dying : int64 arrays
-        Values.
-    ask_first : int64 array, one entry a computation and one more
-        Its rows of ``asks``, in the order in which it asks.
-    asks : int64 array, shape (any, 5)
-        Who has saved what is asked for, and `left`, `most`, `left_otherwise` and `most_otherwise`
-        of `offcert.core.carried.record.Ask`.
-    gone_first, gone : int64 arrays
-        For each of ``asks`` the values that have to die on the way, or it is otherwise.
-    """
-
-    known: IntArray
+    known: IntArray  # Shape (1,). 1 if there is a record; if not, the other arrays are empty.
+    # Values that each of the search's ranges is given.
     input_first: IntArray
     input: IntArray
+    # One entry a range. 1 if its calls are made one after another when it runs again, not by the
+    # program's code.
     is_line: IntArray
+    # One entry a range. The last computation that needs something saved in it, or -1.
     end: IntArray
+    # Values that operators make in a computation; ``late`` is 1 if nothing is saved in it from then
+    # on.
     result_first: IntArray
     result: IntArray
     late: IntArray
+    # Two entries a computation. Bytes of what operators make in it that is no value of the network,
+    # which stays if it is kept: before the last is saved in it, and from then on.
     beside: IntArray
+    # Two entries a computation. The same of what nobody needs if it is kept: bytes of the largest.
     unread_beside: IntArray
-    unread: IntArray
-    largest: IntArray
+    unread: IntArray  # The values that nobody needs if those that read them are kept like them.
+    largest: IntArray  # One entry a value. Bytes of the largest of its storages.
+    # The computations that read a value.
     reader_first: IntArray
     reader: IntArray
-    storage_first: IntArray
+    storage_first: IntArray  # The storages of each value; they are numbered by value.
+    # For each storage, by moment: the computation in which it is saved or, if ``made`` is 1, made
+    # by an operator.
     sight_first: IntArray
     sight: IntArray
     made: IntArray
+    # One entry a value. For what cannot leave: the computation in which the program gives it up, if
+    # that can run again; otherwise -1.
     until: IntArray
-    writer: IntArray
+    writer: IntArray  # One entry a value. Who makes it, or -1.
+    # One entry a value. 1 if the program still holds it when what cannot run again has begun.
     lasting: IntArray
+    # Shape (1,). The first computation that cannot run again. All before it run once before
+    # anything runs again.
     turn: IntArray
+    # The values that are there or made before it: from the last made to those that nobody makes.
     early: IntArray
+    # One entry a value. The last computation before it that reads or holds the value, or -1, and
+    # how often those before it change it in place.
     early_last: IntArray
     early_left: IntArray
+    # For each value the calls in lines that take it: the first computation of each, and that during
+    # which it returns.
     take_first: IntArray
     take: IntArray
     taken: IntArray
+    # One entry a computation. Bytes beside its workspace unless all values of its row of ``dying``
+    # die in its midst.
     more: IntArray
     dying_first: IntArray
     dying: IntArray
+    # One entry a computation and one more. Its rows of ``asks``, in the order in which it asks.
     ask_first: IntArray
+    # Shape (any, 5). Who has saved what is asked for, and `left`, `most`, `left_otherwise` and
+    # `most_otherwise` of `offcert.core.carried.record.Ask`.
     asks: IntArray
+    # For each of ``asks`` the values that have to die on the way, or it is otherwise.
     gone_first: IntArray
     gone: IntArray
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The network, the ranges and the record of a captured step.
-
-    Attributes
-    ----------
-    network : Network
-        The network of the step.
-    ranges : Ranges
-        Ranges of computations that can run again as one.
-    record : StepRecord
-        The record of its calls, saved tensors and results.
-    """
+    """The network, the ranges and the record of a captured step."""
 
     network: Network
-    ranges: Ranges
+    ranges: Ranges  # Ranges of computations that can run again as one.
     record: StepRecord
 
     def last_saved(self) -> list[int]:

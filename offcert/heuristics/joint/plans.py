@@ -42,26 +42,16 @@ _PATIENCE = 12
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of a program: its time, its memory and the gaps that leave.
+    """The estimate of a program: its time, its memory and the gaps that leave."""
 
-    Attributes
-    ----------
-    makespan : int or None
-        Ticks of the ordered schedule that moves `gaps`; on a duplex link a little less at times.
-        None if it does not fit.
-    lacking : int
-        Bytes that do not fit.
-    runs, demand : tuple of int
-        The computation of each run, and bytes on the device during it if nothing leaves.
-    gaps : tuple of tuple of int
-        Value, and the runs before and after, of what leaves.
-    """
-
+    # Ticks of the ordered schedule that moves `gaps`; on a duplex link a little less at times. None
+    # if it does not fit.
     makespan: int | None
-    lacking: int
+    lacking: int  # Bytes that do not fit.
+    # The computation of each run, and bytes on the device during it if nothing leaves.
     runs: tuple[int, ...]
     demand: tuple[int, ...]
-    gaps: tuple[tuple[int, int, int], ...]
+    gaps: tuple[tuple[int, int, int], ...]  # Value, and the runs before and after, of what leaves.
 
 
 def estimate(tables: Tables, state: JointState) -> Estimate:

@@ -29,28 +29,17 @@ class Repeats(NamedTuple):
     """Stretches of equal copies: equal durations and workspaces, and sizes of what they make.
 
     What copies read is not compared: the first layer reads what no layer has made.
-
-    Attributes
-    ----------
-    first, period, copies : int64 arrays, one entry a stretch
-        Where its first copy begins, the computations of a copy, and how many copies there are.
-    value_first : int64 array, one entry a stretch and one more
-        Its rows of ``value``.
-    value : int64 array
-        Values that a stretch makes, copy by copy, in the same order in each.
-    home : int64 array, one entry a computation
-        The stretch that it lies in, or -1.
-    maker : int64 array, one entry a value
-        The computation that makes it, or -1.
     """
 
+    # One entry a stretch. Where its first copy begins, the computations of a copy, and how many
+    # copies there are.
     first: IntArray
     period: IntArray
     copies: IntArray
-    value_first: IntArray
-    value: IntArray
-    home: IntArray
-    maker: IntArray
+    value_first: IntArray  # One entry a stretch and one more. Its rows of ``value``.
+    value: IntArray  # Values that a stretch makes, copy by copy, in the same order in each.
+    home: IntArray  # One entry a computation. The stretch that it lies in, or -1.
+    maker: IntArray  # One entry a value. The computation that makes it, or -1.
 
 
 def repeats_of(tables: Tables) -> Repeats:

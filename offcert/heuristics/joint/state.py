@@ -33,26 +33,16 @@ _MOST_EVENTS = 12
 
 
 class JointState(NamedTuple):
-    """Segments, what is kept in them, and what may not move.
+    """Segments, what is kept in them, and what may not move."""
 
-    Attributes
-    ----------
-    number : int64 array, shape (1,)
-        Number of segments.
-    first, last : int64 arrays
-        Their first and last computations, by increasing first and decreasing last one: a segment
-        comes before those inside of it. No two overlap unless one is inside of the other.
-    kept : int64 array, one entry a computation
-        1 if it does not run again in the innermost segment that holds it.
-    stays : int64 array, one entry a value
-        1 if it may not leave.
-    """
-
-    number: IntArray
+    number: IntArray  # Shape (1,). Number of segments.
+    # Their first and last computations, by increasing first and decreasing last one: a segment
+    # comes before those inside of it. No two overlap unless one is inside of the other.
     first: IntArray
     last: IntArray
+    # One entry a computation. 1 if it does not run again in the innermost segment that holds it.
     kept: IntArray
-    stays: IntArray
+    stays: IntArray  # One entry a value. 1 if it may not leave.
 
     def copy(self) -> JointState:
         """Return a copy."""
@@ -60,97 +50,71 @@ class JointState(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Scratch of the evaluation; what it says of the last program is described where it is made.
+    """Scratch of the evaluation; what it says of the last program is described where it is made."""
 
-    Attributes
-    ----------
-    parent, innermost, phase, stamp : int64 arrays
-        Of `unrolling`.
-    runs : int64 array
-        The computation of each run.
-    last, after, before, held : int64 arrays
-        Of `lives`.
-    event_run, event_end, event_next, event_value : int64 arrays
-        What is held at a run, or at a computation that cannot run again, beyond its uses: lists of
-        values; ``-1 - p`` stands for part `p` of `Carrying.beside`.
-    part : int64 array, one entry a run
-        The segment of which it is another run, `LINE` if that is a line, and otherwise `WHOLE`.
-    changed : int64 array, one entry a value
-        By how many changes in place it has to be changed already, or -1 if nobody cares.
-    given : int64 array, one entry a value
-        The run at which autograd's hooks hear of it as the input of a segment, or -1.
-    unread : int64 array, one entry a value
-        1 if it is kept, and nobody needs it.
-    stand_in : int64 array, one entry a segment
-        For those in no other, bytes of what is handed out in the place of such values.
-    scratch : int64 array, one entry a run
-        Bytes of that which are there from then on, less those that are gone.
-    opened : int64 array, one entry for each of `Carrying.beside`
-        Whether that is counted already.
-    ask_row, ask_begin, ask_run : int64 arrays
-        Of what runs again, in order: the row of `Carrying.asks` that says how it is asked for, its
-        first run, and the run that asks.
-    least : int64 array, one entry a run
-        Bytes that it takes at least beside what stays, if what dies in it were dead already.
-    ended : int64 array, one entry a value
-        The last run of the copy that is looked at, as far as that is known.
-    need : int64 array, one entry a run
-        Bytes on the device during it if nothing leaves.
-    gap_value, gap_before, gap_after, gap_start, chosen : int64 arrays, one entry a gap
-        The value, the runs between which it may be absent, the run that made it (-1 if it is there
-        at the start), and whether it leaves.
-    gap_of : int64 array, one entry a value
-        Its gap, or -1.
-    out, back : int64 arrays
-        The gaps in the order in which they leave, and in the reverse of that of their return.
-    bucket, following : int64 arrays
-        Of `moving`.
-    front, rear, gap_end : int64 arrays
-        Ticks from the start to each run, and from its start to the end; ends of transfers.
-    facts : int64 array
-        Numbers about the last program: its columns are `TURN` to `PENDING`.
-    """
-
+    # Of `unrolling`.
     parent: IntArray
     innermost: IntArray
     phase: IntArray
     stamp: IntArray
-    runs: IntArray
+    runs: IntArray  # The computation of each run.
+    # Of `lives`.
     last: IntArray
     after: IntArray
     before: IntArray
     held: IntArray
+    # What is held at a run, or at a computation that cannot run again, beyond its uses: lists of
+    # values; ``-1 - p`` stands for part `p` of `Carrying.beside`.
     event_run: IntArray
     event_end: IntArray
     event_next: IntArray
     event_value: IntArray
+    # One entry a run. The segment of which it is another run, `LINE` if that is a line, and
+    # otherwise `WHOLE`.
     part: IntArray
+    # One entry a value. By how many changes in place it has to be changed already, or -1 if nobody
+    # cares.
     changed: IntArray
+    # One entry a value. The run at which autograd's hooks hear of it as the input of a segment, or
+    # -1.
     given: IntArray
-    unread: IntArray
+    unread: IntArray  # One entry a value. 1 if it is kept, and nobody needs it.
+    # One entry a segment. For those in no other, bytes of what is handed out in the place of such
+    # values.
     stand_in: IntArray
+    # One entry a run. Bytes of that which are there from then on, less those that are gone.
     scratch: IntArray
-    opened: IntArray
+    opened: IntArray  # One entry for each of `Carrying.beside`. Whether that is counted already.
+    # Of what runs again, in order: the row of `Carrying.asks` that says how it is asked for, its
+    # first run, and the run that asks.
     ask_row: IntArray
     ask_begin: IntArray
     ask_run: IntArray
+    # One entry a run. Bytes that it takes at least beside what stays, if what dies in it were dead
+    # already.
     least: IntArray
+    # One entry a value. The last run of the copy that is looked at, as far as that is known.
     ended: IntArray
-    need: IntArray
+    need: IntArray  # One entry a run. Bytes on the device during it if nothing leaves.
+    # One entry a gap. The value, the runs between which it may be absent, the run that made it (-1
+    # if it is there at the start), and whether it leaves.
     gap_value: IntArray
     gap_before: IntArray
     gap_after: IntArray
     gap_start: IntArray
     chosen: IntArray
-    gap_of: IntArray
+    gap_of: IntArray  # One entry a value. Its gap, or -1.
+    # The gaps in the order in which they leave, and in the reverse of that of their return.
     out: IntArray
     back: IntArray
+    # Of `moving`.
     bucket: IntArray
     following: IntArray
+    # Ticks from the start to each run, and from its start to the end; ends of transfers.
     front: IntArray
     rear: IntArray
     gap_end: IntArray
-    facts: IntArray
+    facts: IntArray  # Numbers about the last program: its columns are `TURN` to `PENDING`.
 
 
 # Arrays with an entry for each segment there can be, each run, and each value; others have one for

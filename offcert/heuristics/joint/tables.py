@@ -36,90 +36,67 @@ class Tables(NamedTuple):
     """A problem as arrays; rows ``x`` of a list are ``list[first[x]:first[x+1]]``.
 
     Values that in-place changes made stand for the value in whose memory they lie.
-
-    Attributes
-    ----------
-    duration, workspace, lean, repeatable : int64 arrays, one entry a computation
-        As in `Computation`; ``lean`` is -1 where there is none.
-    read_first, read, found, left : int64 arrays
-        Values that a computation reads, by how many in-place changes it has to find them changed,
-        and by how many it leaves them changed.
-    write_first, write : int64 arrays
-        Values with memory of their own that it makes.
-    hold_first, hold : int64 arrays
-        Values that it holds.
-    trigger_first, trigger : int64 arrays
-        For what cannot run again: the computations that saved something that it reads. A segment
-        that holds one of them runs again before it.
-    by_writer : int64 array, one entry a computation
-        1 if those are the writers of what it reads, which trigger nothing if they are kept.
-    stop : int64 array, one entry a computation
-        The last one that has to run again so that what this one saves is there: itself, or that
-        before it if it saves what it is given; `NOTHING` if it saves nothing.
-    group_first, group : int64 arrays
-        For each computation those that run again together with it unless the segment ends between
-        them: in-place changes of one value, its writer, and who reads it before the last of them.
-    frozen : int64 array, one entry a computation
-        1 if it cannot run again inside of a segment.
-    cut : int64 array, one entry a computation and one more
-        1 if it lies between no computations that run again together.
-    beyond : int64 array, one entry a computation
-        Before which one a segment has to end that begins there: that changes in place, or reads
-        before it is changed, what is made before the segment. A segment may end before its results
-        are changed, if it keeps none of those, and nobody reads what was changed once it has run
-        again.
-    blocked : int64 array, one entry a computation and one more
-        How many computations before it cannot run again at all.
-    range_first, range_last : int64 arrays
-        The ranges that segments may have, by their first computations; empty if any may be one.
-    end_last, end_first : int64 arrays
-        The same by their last computations.
-    by_size : int64 array
-        The values that take memory and may leave, the largest first.
-    size, evictable, offload, prefetch : int64 arrays, one entry a value
-        Bytes, whether it may leave over the turn, and the ticks of a transfer in either direction.
-    source : int64 array, one entry a value
-        1 if it is there at the start.
-    carrying : Carrying
-        The captured step, as training carries programs out on it.
-    settings : int64 array
-        The memory limit, whether the link is duplex, whether anything may leave, the ticks of all
-        computations, and the most runs of an execution.
     """
 
+    # One entry a computation. As in `Computation`; ``lean`` is -1 where there is none.
     duration: IntArray
     workspace: IntArray
     lean: IntArray
     repeatable: IntArray
+    # Values that a computation reads, by how many in-place changes it has to find them changed, and
+    # by how many it leaves them changed.
     read_first: IntArray
     read: IntArray
     found: IntArray
     left: IntArray
+    # Values with memory of their own that it makes.
     write_first: IntArray
     write: IntArray
+    # Values that it holds.
     hold_first: IntArray
     hold: IntArray
+    # For what cannot run again: the computations that saved something that it reads. A segment that
+    # holds one of them runs again before it.
     trigger_first: IntArray
     trigger: IntArray
+    # One entry a computation. 1 if those are the writers of what it reads, which trigger nothing if
+    # they are kept.
     by_writer: IntArray
+    # One entry a computation. The last one that has to run again so that what this one saves is
+    # there: itself, or that before it if it saves what it is given; `NOTHING` if it saves nothing.
     stop: IntArray
+    # For each computation those that run again together with it unless the segment ends between
+    # them: in-place changes of one value, its writer, and who reads it before the last of them.
     group_first: IntArray
     group: IntArray
-    frozen: IntArray
+    frozen: IntArray  # One entry a computation. 1 if it cannot run again inside of a segment.
+    # One entry a computation and one more. 1 if it lies between no computations that run again
+    # together.
     cut: IntArray
+    # One entry a computation. Before which one a segment has to end that begins there: that changes
+    # in place, or reads before it is changed, what is made before the segment. A segment may end
+    # before its results are changed, if it keeps none of those, and nobody reads what was changed
+    # once it has run again.
     beyond: IntArray
+    # One entry a computation and one more. How many computations before it cannot run again at all.
     blocked: IntArray
+    # The ranges that segments may have, by their first computations; empty if any may be one.
     range_first: IntArray
     range_last: IntArray
+    # The same by their last computations.
     end_last: IntArray
     end_first: IntArray
-    by_size: IntArray
+    by_size: IntArray  # The values that take memory and may leave, the largest first.
+    # One entry a value. Bytes, whether it may leave over the turn, and the ticks of a transfer in
+    # either direction.
     size: IntArray
     evictable: IntArray
     offload: IntArray
     prefetch: IntArray
-    source: IntArray
-    carrying: Carrying
+    source: IntArray  # One entry a value. 1 if it is there at the start.
+    carrying: Carrying  # The captured step, as training carries programs out on it.
+    # The memory limit, whether the link is duplex, whether anything may leave, the ticks of all
+    # computations, and the most runs of an execution.
     settings: IntArray
 
 

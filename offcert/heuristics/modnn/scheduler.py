@@ -130,30 +130,16 @@ def _fit(room: list[int], size: int) -> bool:
 
 @dataclass(frozen=True)
 class ModnnOutcome:
-    """The schedule and the algorithms that Algorithm 1 decides on.
+    """The schedule and the algorithms that Algorithm 1 decides on."""
 
-    Attributes
-    ----------
-    choice : tuple of int
-        The alternative of each operation on the menu.
-    trace : Trace
-        The trace with the workspaces and durations of the choice.
-    schedule : Schedule
-        Of `trace`, with the times of the simulation. Its plan, simulated without waiting, may be
-        shorter, but then addresses need not fit.
-    residences : PlacementProblem
-        Who lies in the pool when.
-    placement : Placement
-        And where.
-    defragmentations : int
-        How often everything had to leave because no contiguous room could be made.
-    """
-
-    choice: tuple[int, ...]
-    trace: Trace
+    choice: tuple[int, ...]  # The alternative of each operation on the menu.
+    trace: Trace  # The trace with the workspaces and durations of the choice.
+    # Of `trace`, with the times of the simulation. Its plan, simulated without waiting, may be
+    # shorter, but then addresses need not fit.
     schedule: Schedule
-    residences: PlacementProblem
-    placement: Placement
+    residences: PlacementProblem  # Who lies in the pool when.
+    placement: Placement  # And where.
+    # How often everything had to leave because no contiguous room could be made.
     defragmentations: int
 
 

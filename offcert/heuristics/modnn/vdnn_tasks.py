@@ -27,24 +27,12 @@ POLICIES = ("none", "all", "conv")
 
 @dataclass(frozen=True)
 class VdnnOutcome:
-    """The outcome of vDNN on the tasks of a step.
+    """The outcome of vDNN on the tasks of a step."""
 
-    Attributes
-    ----------
-    policy : str
-        One of `POLICIES`.
-    choice : tuple of int
-        The alternative of each operation on the menu.
-    trace : Trace
-        The trace with the workspaces and durations of the choice.
-    schedule : Schedule
-        With vDNN's waiting.
-    """
-
-    policy: str
-    choice: tuple[int, ...]
-    trace: Trace
-    schedule: Schedule
+    policy: str  # One of `POLICIES`.
+    choice: tuple[int, ...]  # The alternative of each operation on the menu.
+    trace: Trace  # The trace with the workspaces and durations of the choice.
+    schedule: Schedule  # With vDNN's waiting.
 
 
 def vdnn_tasks(problem: Problem, menu: Menu | None = None, policy: str = "all") -> VdnnOutcome:

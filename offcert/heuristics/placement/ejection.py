@@ -42,29 +42,18 @@ class Boxes(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """A placement under way: the boxes with addresses, and those that wait for one.
+    """A placement under way: the boxes with addresses, and those that wait for one."""
 
-    Attributes
-    ----------
-    address, top : int64 array
-        The first unit of each residence, and the first one above it; `WAITS` in both.
-    by_address, by_top, waiting : int64 array
-        Residences that are placed, by their first and by their last units, and those that are not.
-    counts : int64 array
-        How many are placed, and how many wait.
-    weight : float64 array
-        Cost of ejecting each residence.
-    near_address, near_top : int64 array
-        Of `by_address` and `by_top`, those that meet the residence that a step is about.
-    """
-
+    # The first unit of each residence, and the first one above it; `WAITS` in both.
     address: IntArray
     top: IntArray
+    # Residences that are placed, by their first and by their last units, and those that are not.
     by_address: IntArray
     by_top: IntArray
     waiting: IntArray
-    counts: IntArray
-    weight: FloatArray
+    counts: IntArray  # How many are placed, and how many wait.
+    weight: FloatArray  # Cost of ejecting each residence.
+    # Of `by_address` and `by_top`, those that meet the residence that a step is about.
     near_address: IntArray
     near_top: IntArray
 

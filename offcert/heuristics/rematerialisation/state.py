@@ -21,30 +21,23 @@ NONE = -1
 
 @dataclass(frozen=True)
 class ExecutorArrays:
-    """A network, by items.
-
-    Attributes
-    ----------
-    steps : int64 array, shape (4, computations)
-        ``DURATION``, ``WORKSPACE``, ``LEAN`` (-1 if discarding spares nothing), ``REPEATABLE``.
-    items : int64 array, shape (6, items)
-        ``SIZE``; ``MAKER``, -1 at the start; ``VALUE`` and ``LEVEL``: after how many changes;
-        ``LAST``, the last computation for whose first run it may be of any use; ``SAFE``, whether
-        it can be made again once it is given up.
-    needs, makes, turns, readers : (int64 array, int64 array)
-        Lists of lists: where each begins, and all members. By computation, the items that it
-        needs, writes, and changes (before and after, in turn); by item, who reads it.
-    before : int64 array
-        Ticks of the first runs before each computation; one more than there are computations.
-    """
+    """A network, by items."""
 
     network: Network
+    # Shape (4, computations). ``DURATION``, ``WORKSPACE``, ``LEAN`` (-1 if discarding spares
+    # nothing), ``REPEATABLE``.
     steps: IntArray
+    # Shape (6, items). ``SIZE``; ``MAKER``, -1 at the start; ``VALUE`` and ``LEVEL``: after how
+    # many changes; ``LAST``, the last computation for whose first run it may be of any use;
+    # ``SAFE``, whether it can be made again once it is given up.
     items: IntArray
+    # Int64 array). Lists of lists: where each begins, and all members. By computation, the items
+    # that it needs, writes, and changes (before and after, in turn); by item, who reads it.
     needs: tuple[IntArray, IntArray]
     makes: tuple[IntArray, IntArray]
     turns: tuple[IntArray, IntArray]
     readers: tuple[IntArray, IntArray]
+    # Ticks of the first runs before each computation; one more than there are computations.
     before: IntArray
 
     @property

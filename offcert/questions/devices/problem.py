@@ -130,21 +130,11 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One transfer or addition of one gradient.
-
-    Attributes
-    ----------
-    kind : JobKind
-        Kind of the job.
-    gradient : int
-        Index into ``problem.gradients``.
-    device : int
-        The device whose gradient it is, or that gets the weights. 0 for ``COLLECT``.
-    """
+    """One transfer or addition of one gradient."""
 
     kind: JobKind
-    gradient: int
-    device: int
+    gradient: int  # Index into ``problem.gradients``.
+    device: int  # The device whose gradient it is, or that gets the weights. 0 for ``COLLECT``.
 
     def __str__(self) -> str:
         return f"the {self.kind} of gradient {self.gradient} of device {self.device}"

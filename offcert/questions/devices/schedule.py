@@ -30,18 +30,11 @@ class TimedJob:
 
 @dataclass(frozen=True)
 class DevicesSchedule:
-    """Times for a problem on several devices.
+    """Times for a problem on several devices."""
 
-    Parameters
-    ----------
-    steps : iterable of Schedule
-        Operations and transfers of activations, a schedule a device, all on one clock.
-    jobs : iterable of TimedJob
-        Kept in the order of their starts.
-    """
-
+    # Operations and transfers of activations, a schedule a device, all on one clock.
     steps: tuple[Schedule, ...]
-    jobs: tuple[TimedJob, ...]
+    jobs: tuple[TimedJob, ...]  # Kept in the order of their starts.
 
     def __init__(self, steps: Iterable[Schedule], jobs: Iterable[TimedJob]) -> None:
         object.__setattr__(self, "steps", tuple(steps))
@@ -84,19 +77,12 @@ def direction(use: LinkUse) -> Kind:
 
 @dataclass(frozen=True)
 class DevicesPlan:
-    """In which order the link is used, and in which order gradients are added.
+    """In which order the link is used, and in which order gradients are added."""
 
-    Parameters
-    ----------
-    transfers : iterable of DeviceMove or Job
-        All transfers, of activations, gradients and weights. On a duplex link the order matters
-        within each direction only.
-    additions : iterable of Job
-        All additions, in the order in which they begin.
-    """
-
+    # All transfers, of activations, gradients and weights. On a duplex link the order matters
+    # within each direction only.
     transfers: tuple[LinkUse, ...]
-    additions: tuple[Job, ...]
+    additions: tuple[Job, ...]  # All additions, in the order in which they begin.
 
     def __init__(self, transfers: Iterable[LinkUse], additions: Iterable[Job]) -> None:
         object.__setattr__(self, "transfers", tuple(transfers))

@@ -51,18 +51,10 @@ class Residence:
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """The tensor or workspace that a residence in a schedule belongs to.
+    """The tensor or workspace that a residence in a schedule belongs to."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"tensor"`` or ``"workspace"``.
-    index : int
-        The index of the tensor, or of the operation whose workspace it is.
-    """
-
-    kind: str
-    index: int
+    kind: str  # ``"tensor"`` or ``"workspace"``.
+    index: int  # The index of the tensor, or of the operation whose workspace it is.
 
 
 @dataclass(frozen=True)
@@ -187,47 +179,27 @@ class Placement:
 
 @dataclass(frozen=True)
 class PlacementOutcome:
-    """The return value of a search for addresses.
+    """The return value of a search for addresses."""
 
-    Attributes
-    ----------
-    placement : Placement or None
-        The best it found; None if nothing, or nothing within the capacity.
-    bounds : tuple of Bound
-        Bytes of the pool that no placement can do without, whether or not there is a capacity.
-    complete : bool
-        Whether everything was searched: the placement is a least one, or none fits the capacity.
-    """
-
+    # The best it found; None if nothing, or nothing within the capacity.
     placement: Placement | None
+    # Bytes of the pool that no placement can do without, whether or not there is a capacity.
     bounds: tuple[Bound, ...] = ()
+    # Whether everything was searched: the placement is a least one, or none fits the capacity.
     complete: bool = False
 
 
 @dataclass(frozen=True)
 class PlacementResult(Bounded):
-    """The result of a search for addresses.
+    """The result of a search for addresses."""
 
-    Attributes
-    ----------
-    status : SolveStatus
-        ``OPTIMAL`` only if the pool equals the lower bound; ``INFEASIBLE`` only if the lower bound
-        exceeds the capacity; ``UNKNOWN`` if there are no addresses within it.
-    placement : Placement or None
-        Within the capacity, if there is one.
-    pool : int or None
-        Bytes that it takes: the objective.
-    bounds : tuple of Bound
-        In bytes, each of the least pool, whatever the capacity.
-    runtime : float
-        Seconds.
-    """
-
+    # ``OPTIMAL`` only if the pool equals the lower bound; ``INFEASIBLE`` only if the lower bound
+    # exceeds the capacity; ``UNKNOWN`` if there are no addresses within it.
     status: SolveStatus
-    placement: Placement | None
-    pool: int | None
-    bounds: tuple[Bound, ...] = ()
-    runtime: float = 0.0
+    placement: Placement | None  # Within the capacity, if there is one.
+    pool: int | None  # Bytes that it takes: the objective.
+    bounds: tuple[Bound, ...] = ()  # In bytes, each of the least pool, whatever the capacity.
+    runtime: float = 0.0  # Seconds.
 
     @classmethod
     def of(

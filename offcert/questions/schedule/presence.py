@@ -127,22 +127,13 @@ class Grid:
 
 
 class Flow(NamedTuple):
-    """Bytes that go off the device evenly in the course of some time, or return if negative.
+    """Bytes that go off the device evenly in the course of some time, or return if negative."""
 
-    Attributes
-    ----------
-    gap : Gap
-        The gap in which they are absent.
-    start, end : Fraction
-        Ticks.
-    amount : Fraction
-        Bytes.
-    """
-
-    gap: Gap
+    gap: Gap  # The gap in which they are absent.
+    # Ticks.
     start: Fraction
     end: Fraction
-    amount: Fraction
+    amount: Fraction  # Bytes.
 
 
 def absent_at(

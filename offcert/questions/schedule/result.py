@@ -1,15 +1,17 @@
-"""`Result`: the schedule that a method found, and the bounds that it proved."""
+"""`Result`: the schedule that a method found, and its bounds; and the options of every search."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.core.messages import cut
+from offcert.core.messages import cut, short_repr
 from offcert.core.notebook import Shown, html
+from offcert.core.options import require_count, require_gap, require_seconds, require_seed
 from offcert.core.result import Bound, Bounded, Infeasibility, SolveStatus
 from offcert.core.units import Units, format_size, format_time
-from offcert.questions.schedule.problem import Minimise
+from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 
 
@@ -84,3 +86,26 @@ class Result(Bounded):
         if self.schedule is None or self.minimise is Minimise.MEMORY:
             return self.memory
         return self.schedule.makespan
+
+
+def require_problem(value: object) -> Problem:
+    """Return a problem if it is one."""
+    if not isinstance(value, Problem):
+        raise InputError(
+            f"problem must be a Problem, as read_problem and profile return, not "
+            f"{short_repr(value)}"
+        )
+    return value
+
+
+def require_search(
+    problem: object, time_limit: object, workers: object, target_gap: object, seed: object
+) -> tuple[float, int, float, int]:
+    """Return the checked options of a search: time limit, workers, target gap and seed."""
+    require_problem(problem)
+    return (
+        require_seconds(time_limit, "time_limit"),
+        require_count(workers, "workers"),
+        require_gap(target_gap, "target_gap"),
+        require_seed(seed, "seed"),
+    )

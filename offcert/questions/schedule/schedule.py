@@ -16,43 +16,26 @@ from offcert.questions.schedule.plan import Move, Plan
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a transfer that uses the link without a pause.
-
-    Attributes
-    ----------
-    kind : Kind
-        Direction.
-    gap : int
-        The gap it serves (index into ``trace.gaps``); an offload names its tensor's first evicted
-        gap.
-    start, end : Fraction
-        Ticks, ``start < end``.
-    size : Fraction
-        Bytes, more than 0, moved evenly from `start` to `end`.
-    """
+    """A part of a transfer that uses the link without a pause."""
 
     kind: Kind
+    # The gap it serves (index into ``trace.gaps``); an offload names its tensor's first evicted
+    # gap.
     gap: int
+    # Ticks, ``start < end``.
     start: Fraction
     end: Fraction
-    size: Fraction
+    size: Fraction  # Bytes, more than 0, moved evenly from `start` to `end`.
 
 
 @dataclass(frozen=True)
 class FluidSchedule:
-    """Times for a trace whose transfers may pause or move tensors in part.
+    """Times for a trace whose transfers may pause or move tensors in part."""
 
-    Parameters
-    ----------
-    starts, ends : iterable of int
-        Of each operation, in ticks.
-    pieces : iterable of Piece
-        Kept in the order of their starts.
-    """
-
+    # Of each operation, in ticks.
     starts: tuple[int, ...]
     ends: tuple[int, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Piece, ...]  # Kept in the order of their starts.
 
     def __init__(self, starts: Iterable[int], ends: Iterable[int], pieces: Iterable[Piece]) -> None:
         object.__setattr__(self, "starts", tuple(starts))

@@ -18,18 +18,12 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 
 @dataclass(frozen=True)
 class Course:
-    """A step as it was planned, or as it ran.
+    """A step as it was planned, or as it ran."""
 
-    Attributes
-    ----------
-    schedule : Schedule
-        When operations and transfers ran. A transfer whose gap is -1 was in no plan.
-    at_begin, at_end, peaks : tuple of int
-        Live bytes when each operation began (after what left and came back before it) and ended,
-        and the most while it ran; empty if they were not counted.
-    """
-
+    # When operations and transfers ran. A transfer whose gap is -1 was in no plan.
     schedule: Schedule
+    # Live bytes when each operation began (after what left and came back before it) and ended, and
+    # the most while it ran; empty if they were not counted.
     at_begin: tuple[int, ...] = ()
     at_end: tuple[int, ...] = ()
     peaks: tuple[int, ...] = ()
@@ -81,15 +75,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The tensor and bytes that a gap's transfers move.
-
-    Attributes
-    ----------
-    tensor : str
-        Its name.
-    size : int
-        Its bytes.
-    """
+    """The tensor and bytes that a gap's transfers move."""
 
     tensor: str
     size: int
@@ -97,59 +83,30 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class StepNumbers:
-    """One of the steps that were taken.
+    """One of the steps that were taken."""
 
-    Attributes
-    ----------
-    time : int or None
-        Nanoseconds from its begin to the end of its last operation; None if that never came.
-    late_bytes : int
-        Bytes that came back only when they were asked for.
-    unfreed_bytes : int
-        Bytes that the plan wanted to free and could not.
-    outside_bytes : int
-        Copied to the host that the arena had no room for.
-    unforeseen_bytes : int
-        Bytes that the forward pass saved, but not when it was captured.
-    differences : int
-        Losses, gradients, parameters, buffers and random states that were not those of plain
-        training.
-    deviation : str or None
-        The first thing in which the step was not the one that was planned.
-    """
-
+    # Nanoseconds from its begin to the end of its last operation; None if that never came.
     time: int | None
-    late_bytes: int = 0
-    unfreed_bytes: int = 0
-    outside_bytes: int = 0
-    unforeseen_bytes: int = 0
+    late_bytes: int = 0  # Bytes that came back only when they were asked for.
+    unfreed_bytes: int = 0  # Bytes that the plan wanted to free and could not.
+    outside_bytes: int = 0  # Copied to the host that the arena had no room for.
+    unforeseen_bytes: int = 0  # Bytes that the forward pass saved, but not when it was captured.
+    # Losses, gradients, parameters, buffers and random states that were not those of plain
+    # training.
     differences: int = 0
+    # The first thing in which the step was not the one that was planned.
     deviation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HostMemory:
-    """The memory of the host that a plan needs.
+    """The memory of the host that a plan needs."""
 
-    Attributes
-    ----------
-    pool : int
-        Bytes for all that has left, as they are laid out.
-    load : int
-        Most bytes that are needed at a time: no layout is smaller.
-    limit : int or None
-        Bytes that were allowed.
-    spilled : int
-        Bytes of the pool that are in a file.
-    staging : int
-        Bytes besides, through which streams copy to and from the file.
-    """
-
-    pool: int
-    load: int
-    limit: int | None = None
-    spilled: int = 0
-    staging: int = 0
+    pool: int  # Bytes for all that has left, as they are laid out.
+    load: int  # Most bytes that are needed at a time: no layout is smaller.
+    limit: int | None = None  # Bytes that were allowed.
+    spilled: int = 0  # Bytes of the pool that are in a file.
+    staging: int = 0  # Bytes besides, through which streams copy to and from the file.
 
     @property
     def held(self) -> int:
@@ -165,16 +122,10 @@ class AllocatorPeaks:
     it rounds up, keeps what was given back in blocks of its own, and cannot always put blocks
     together. So both are compared with a limit: what it has given out says whether the plan is
     kept, what it holds whether others find room.
-
-    Attributes
-    ----------
-    before : int
-        Bytes of tensors when the step began, its batch included; 0 if nobody asked.
-    allocated, reserved : int
-        The most bytes of tensors, and the most that the allocator has taken for them.
     """
 
-    before: int
+    before: int  # Bytes of tensors when the step began, its batch included; 0 if nobody asked.
+    # The most bytes of tensors, and the most that the allocator has taken for them.
     allocated: int
     reserved: int
 
@@ -214,63 +165,29 @@ class AllocatorPeaks:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """A plan beside measurements of it.
-
-    Attributes
-    ----------
-    name : str
-        Name of the problem.
-    problem : str
-        Its hash.
-    device : str
-        ``"cpu"``, ``"simulated"`` or ``"cuda"``.
-    device_name : str
-        For people.
-    versions : mapping
-        Of this program and of the libraries it ran with.
-    duplex : bool
-        Whether transfers in both directions run at the same time.
-    limit : int
-        Bytes that the plan was made for.
-    unplanned_peak : int
-        Bytes that the step needs without a plan.
-    certified : int or None
-        Makespan of the schedule that was followed; None if it was a plan without times.
-    operations : tuple of str
-        Names.
-    moved : mapping of int to Moved
-        Tensors and bytes that each gap in the transfers moves.
-    planned : Course
-        What follows from the plan as this runtime carries it out, if all takes as long as the
-        problem says.
-    measured : Course or None
-        The step that is shown; it may have ended early. None if none was timed.
-    steps : tuple of StepNumbers
-        All steps.
-    shown : int or None
-        Index of the one that is shown.
-    host : HostMemory
-        Host memory that the plan needs.
-    memory : AllocatorPeaks or None
-        Of the step that is shown (on CUDA, of the first one), if the device tells.
-    """
+    """A plan beside measurements of it."""
 
     name: str
-    problem: str
-    device: str
-    device_name: str
-    versions: Mapping[str, str]
-    duplex: bool
-    limit: int
-    unplanned_peak: int
+    problem: str  # Its hash.
+    device: str  # ``"cpu"``, ``"simulated"`` or ``"cuda"``.
+    device_name: str  # For people.
+    versions: Mapping[str, str]  # Of this program and of the libraries it ran with.
+    duplex: bool  # Whether transfers in both directions run at the same time.
+    limit: int  # Bytes that the plan was made for.
+    unplanned_peak: int  # Bytes that the step needs without a plan.
+    # Makespan of the schedule that was followed; None if it was a plan without times.
     certified: int | None
     operations: tuple[str, ...]
-    moved: Mapping[int, Moved]
+    moved: Mapping[int, Moved]  # Tensors and bytes that each gap in the transfers moves.
+    # What follows from the plan as this runtime carries it out, if all takes as long as the problem
+    # says.
     planned: Course
+    # The step that is shown; it may have ended early. None if none was timed.
     measured: Course | None
     steps: tuple[StepNumbers, ...]
-    shown: int | None
+    shown: int | None  # Index of the one that is shown.
     host: HostMemory
+    # Of the step that is shown (on CUDA, of the first one), if the device tells.
     memory: AllocatorPeaks | None = None
     sizes: Mapping[int, int] = field(init=False, repr=False, compare=False)
 

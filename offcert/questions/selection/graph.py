@@ -20,25 +20,14 @@ SIZE = "size"
 
 @dataclass(frozen=True)
 class GraphSelection:
-    """Stored vertices of a graph, and their cost in the papers' model.
+    """Stored vertices of a graph, and their cost in the papers' model."""
 
-    Attributes
-    ----------
-    stored : tuple of int
-        Inner vertices that stay in memory, increasing.
-    components : tuple of tuple of int
-        Weakly connected components of the inner vertices that are not stored, each increasing, in
-        the order of their first vertices: what is computed again together.
-    stored_bytes : int
-        Of the stored vertices together.
-    component_bytes : int
-        Of the largest component; 0 if there is none.
-    """
-
-    stored: tuple[int, ...]
+    stored: tuple[int, ...]  # Inner vertices that stay in memory, increasing.
+    # Weakly connected components of the inner vertices that are not stored, each increasing, in the
+    # order of their first vertices: what is computed again together.
     components: tuple[tuple[int, ...], ...]
-    stored_bytes: int
-    component_bytes: int
+    stored_bytes: int  # Of the stored vertices together.
+    component_bytes: int  # Of the largest component; 0 if there is none.
 
     @property
     def objective(self) -> int:
@@ -55,20 +44,12 @@ class CheckpointGraph:
     objective of a selection is the bytes of what is stored among the *inner* vertices, and of the
     largest weakly connected component of the other inner vertices (Eq. 1 on a chain). The peak
     memory of the model is that and the constant bytes of both ends.
-
-    Parameters
-    ----------
-    sizes : iterable of int
-        Bytes of every vertex.
-    edges : iterable of (int, int)
-        Each from a smaller to a larger number; every inner vertex has one in and one out.
-    names : iterable of str, optional
-        For people; the numbers by default.
     """
 
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # Bytes of every vertex.
+    # Each from a smaller to a larger number; every inner vertex has one in and one out.
     edges: tuple[tuple[int, int], ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # For people; the numbers by default.
 
     def __init__(
         self,

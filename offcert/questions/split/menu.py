@@ -14,21 +14,11 @@ from offcert.core.trace import LARGEST_TOTAL, Operation, Trace, require_integer
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A way to execute an operation, for example an algorithm for a convolution.
-
-    Attributes
-    ----------
-    name : str
-        Name for people.
-    duration : int
-        Ticks, at least 0.
-    workspace : int
-        Bytes that are taken only while the operation runs.
-    """
+    """A way to execute an operation, for example an algorithm for a convolution."""
 
     name: str
-    duration: int
-    workspace: int = 0
+    duration: int  # Ticks, at least 0.
+    workspace: int = 0  # Bytes that are taken only while the operation runs.
 
 
 @dataclass(frozen=True)
@@ -38,13 +28,9 @@ class Menu:
     A choice names, for each operation on the menu, one alternative by its position. It makes a
     trace of a trace: with the durations and workspaces chosen, and everything else as it was. What
     the trace itself says of duration and workspace of an operation on the menu does not count.
-
-    Parameters
-    ----------
-    offers : mapping of int to iterable of Alternative
-        By operation; at least one alternative each.
     """
 
+    # By operation; at least one alternative each.
     offers: tuple[tuple[int, tuple[Alternative, ...]], ...]
 
     def __init__(self, offers: Mapping[int, Iterable[Alternative]] | None = None) -> None:

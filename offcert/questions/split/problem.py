@@ -42,22 +42,10 @@ from offcert.questions.split.menu import Alternative, Menu
 
 @dataclass(frozen=True)
 class Round:
-    """Part of a batch, processed at a time, and how often that is repeated.
+    """Part of a batch, processed at a time, and how often that is repeated."""
 
-    Attributes
-    ----------
-    images : int
-        In the sub-batch.
-    count : int
-        How many sub-batches of that size follow each other.
-    trace : Trace
-        The device's trace for one of them.
-    menu : Menu
-        Alternatives for its operations.
-    """
-
-    images: int
-    count: int
+    images: int  # In the sub-batch.
+    count: int  # How many sub-batches of that size follow each other.
     trace: Trace
     menu: Menu = field(default_factory=Menu)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from offcert.core.execution import Execution
 from offcert.core.platform import Kind, Platform
-from offcert.questions.schedule.launches import launch_times
+from offcert.questions.schedule.carried import launch_times
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload

@@ -28,8 +28,8 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.cnn import CnnChains
+from offcert.instances.layers import UnetTraces
 from offcert.instances.library import default_library
-from offcert.instances.stages import UnetTraces
 from offcert.proofs.any_certificate import Notes, Settings
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.files import write_problem

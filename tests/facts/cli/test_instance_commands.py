@@ -232,7 +232,7 @@ def test_people_read_units_and_programs_numbers(capsys: pytest.CaptureFixture[st
 def test_problems_with_recomputation_are_generated_and_a_half_is_read_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from offcert.instances.recompute_partition import strategy_of_part
+    from offcert.instances.two_partition import strategy_of_part
     from support.problems.joint_certificates import certificate_of
 
     path = tmp_path / "half.json"

@@ -11,7 +11,7 @@ from offcert.core.strategy import Strategy
 from offcert.heuristics.evictions.rules import sequential
 from offcert.instances.checkpoint_instances import CheckpointChains, RecomputeNetworks
 from offcert.instances.kinds import from_source, reduced
-from offcert.instances.recompute_partition import (
+from offcert.instances.two_partition import (
     RecomputePartition,
     part_of,
     recompute_partition,

@@ -9,8 +9,12 @@ import pytest
 from offcert.core.errors import InputError
 from offcert.instances.cnn import CnnChains, UniformChains, cnn_chain
 from offcert.instances.kinds import KINDS, from_source, generator
-from offcert.instances.layers import DecoderTraces, MixedPrecisionTraces
-from offcert.instances.stages import TransformerTraces, UnetTraces
+from offcert.instances.layers import (
+    DecoderTraces,
+    MixedPrecisionTraces,
+    TransformerTraces,
+    UnetTraces,
+)
 from offcert.instances.two_partition import two_partition
 from offcert.questions.schedule.files import problem_digest
 

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.heuristics.checkpoint.live import dynamic_memory, static_memory
+from offcert.heuristics.checkpoint.live import sqrt_rule
 from offcert.heuristics.checkpoint.selections import linear_selection, static_selection
-from offcert.heuristics.checkpoint.sizes import sqrt_rule
+from papers.checkpoint_chains.memory_models import dynamic_memory, static_memory
 from papers.checkpoint_chains.networks import SELECTION_NETWORKS, selection_network
 from papers.checkpoint_chains.stage_ends import stage_end_bytes
 

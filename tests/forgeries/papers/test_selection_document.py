@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.heuristics.checkpoint.live import MEMORY_MODELS
+from papers.checkpoint_chains.memory_models import MEMORY_MODELS
 from papers.checkpoint_graphs.exhaustive import exhaustive_selection, recomputes_closed_sets
 from papers.checkpoint_graphs.packing import packing_bound
 from papers.checkpoint_graphs.random_graphs import random_checkpoint_graph, shortcut_path

@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from offcert.heuristics.checkpoint.live import dynamic_memory
 from offcert.runtime import zoo
+from papers.checkpoint_chains.memory_models import dynamic_memory
 from papers.checkpoint_chains.networks import selection_network
 from papers.checkpoint_chains.stage_ends import stage_end_bytes
 from papers.claims.evidence import evidence_path, read_evidence

@@ -6,9 +6,9 @@ import pytest
 
 from offcert.core.errors import InputError
 from offcert.core.result import SolveStatus
-from offcert.heuristics.checkpoint.live import dynamic_memory, static_memory
 from offcert.heuristics.checkpoint.live_curve import live_selection
 from papers.checkpoint_chains import chain_cpsat, chain_milp
+from papers.checkpoint_chains.memory_models import dynamic_memory, static_memory
 from papers.checkpoint_chains.outcome import SelectionRun
 from papers.checkpoint_chains.segment_costs import dynamic_costs, live_costs, static_costs
 from support.oracles.checkpoint import least_both, random_chains, random_sizes, subsets

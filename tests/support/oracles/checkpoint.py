@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from offcert.heuristics.checkpoint.live import static_memory
+from papers.checkpoint_chains.memory_models import static_memory
 
 
 def random_sizes(rng: random.Random, layers: int) -> list[int]:

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from offcert.core.errors import InputError
-from offcert.heuristics.checkpoint.live import (
+from offcert.heuristics.checkpoint.live import chen_memory
+from papers.checkpoint_chains.memory_models import (
     MEMORY_MODELS,
-    chen_memory,
     dynamic_memory,
     reforwarding_memory,
     static_memory,

@@ -12,17 +12,13 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Trace
-from offcert.heuristics.combined.search import (
-    CombinedMove,
-    CombinedPlan,
-    combined_plan,
-    turned_schedule,
-)
+from offcert.heuristics.combined.search import CombinedPlan, combined_plan
 from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Recompute, Transfers
 from offcert.verification.execution import execution_faults, persistency_faults
+from papers.combined.turned import CombinedMove, counted, fluid, turned_schedule
 from support.problems.combined import combined_problem, combined_problems
 from support.problems.random_instances import seeded
 from support.seeds import by_seeds
@@ -50,7 +46,7 @@ def test_what_leaves_in_passing_costs_nothing() -> None:
     plan = combined_plan(flat(4), None)
     assert names(plan) == "F0 F1 F2 F3 B3 B2 B1 B0"
     assert plan.value == 8
-    assert [(moved.opened, moved.closed) for moved in plan.inputs] == [(1, 6)]
+    assert [moved[1:] for moved in plan.inputs] == [(1, 6)]
 
 
 def test_without_a_link_stages_run_again() -> None:
@@ -95,16 +91,16 @@ def test_its_value_is_what_a_checked_schedule_takes(bare: bool) -> None:
         assert not execution_faults(network, plan.execution)
         assert not persistency_faults(network, plan.execution)
         pausing = replace(problem.executed(plan.execution), transfers=Transfers.INTERRUPTIBLE)
-        counted, fluid = plan.counted(problem), plan.fluid(problem)
-        assert not check_fluid(pausing, counted)
-        assert not check_fluid(pausing, fluid)
-        assert counted.makespan == plan.value >= fluid.makespan
+        paper, own = counted(plan, problem), fluid(plan, problem)
+        assert not check_fluid(pausing, paper)
+        assert not check_fluid(pausing, own)
+        assert paper.makespan == plan.value >= own.makespan
         atomic = plan.atomic(problem)
         assert not check(problem.executed(plan.execution), atomic)
         found += 1
         moving += bool(plan.gaps)
         repeated += plan.execution.repeated > 0
-        sooner += fluid.makespan < counted.makespan
+        sooner += own.makespan < paper.makespan
     assert found > 100
     assert min(moving, repeated) > 15
     assert sooner > 0
@@ -162,11 +158,11 @@ def test_coarse_slots_still_make_plans_that_fit() -> None:
                 exact, coarse = combined_plan(problem, None), combined_plan(problem, slots)
             except NoPlanError:
                 continue
-            counted = coarse.counted(problem)
+            paper = counted(coarse, problem)
             pausing = replace(problem.executed(coarse.execution), transfers=Transfers.INTERRUPTIBLE)
-            assert not check_fluid(pausing, counted), memory
-            assert counted.makespan >= exact.value
-            worse += counted.makespan > exact.value
+            assert not check_fluid(pausing, paper), memory
+            assert paper.makespan >= exact.value
+            worse += paper.makespan > exact.value
     assert worse > 0
 
 
@@ -184,9 +180,9 @@ def test_large_numbers_are_scaled() -> None:
     problem = Problem("large", chain, platform, recompute=Recompute.CHAIN)
     plan = combined_plan(problem, 200)
     pausing = replace(problem.executed(plan.execution), transfers=Transfers.INTERRUPTIBLE)
-    counted = plan.counted(problem)
-    assert not check_fluid(pausing, counted)
-    assert counted.makespan <= plan.value * 1.05
+    paper = counted(plan, problem)
+    assert not check_fluid(pausing, paper)
+    assert paper.makespan <= plan.value * 1.05
 
 
 def test_either_link() -> None:
@@ -201,4 +197,4 @@ def test_a_set_that_is_too_small_has_no_schedule() -> None:
     plan = combined_plan(flat(4), None)
     executed = replace(flat(3).executed(plan.execution), transfers=Transfers.INTERRUPTIBLE)
     with pytest.raises(NoPlanError, match="not enough"):
-        turned_schedule(executed, [CombinedMove(0, 1, -1, 0, 7)], plan.turn)
+        turned_schedule(executed, [CombinedMove(0, 1, -1, 0, 7)], 3)

@@ -4,10 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from offcert.core.errors import InputError
 from offcert.heuristics.placement.in_order import (
     best_fit,
-    defragmentations,
     degrees,
     first_fit,
     greedy_by_area,
@@ -77,16 +75,6 @@ def test_pools_are_valid_and_at_least_the_least(seeds: range, heuristic: Heurist
 )
 def test_which_hole_is_taken(heuristic: Heuristic, size: int, address: int) -> None:
     assert heuristic(holes(size)).addresses[-1] == address
-
-
-def test_defragmentation_is_needed_where_no_hole_is_large_enough() -> None:
-    problem = holes(6, 6)
-    assert modnn_pool(problem).pool(problem) == 27
-    # Three bytes are live: after clearing, twelve of fifteen are free.
-    assert defragmentations(problem, 15) == 1
-    assert defragmentations(problem, 27) == 0
-    with pytest.raises(InputError, match="at least the load, 15"):
-        defragmentations(problem, 14)
 
 
 def test_greedy_orders() -> None:

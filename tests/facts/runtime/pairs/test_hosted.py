@@ -14,7 +14,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Link, Platform
-from offcert.questions.schedule.launches import with_host
+from offcert.questions.schedule.carried import with_host
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture import capture

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from offcert.core.platform import Kind
-from offcert.questions.schedule.launches import launch_times, with_host
+from offcert.questions.schedule.carried import launch_times, with_host
 from offcert.questions.schedule.training_record import AllocatorPeaks
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import follow

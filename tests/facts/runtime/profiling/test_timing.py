@@ -13,7 +13,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
 from offcert.core.platform import Platform
 from offcert.core.strategy import Strategy
-from offcert.questions.schedule.launches import launch_times, with_host
+from offcert.questions.schedule.carried import launch_times, with_host
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep

@@ -9,9 +9,11 @@ from offcert.heuristics.checkpoint import selections as algorithm_3
 from offcert.heuristics.checkpoint.arbitrary import limits_tried, queued_reforwarding
 from offcert.heuristics.checkpoint.live import (
     MEMORY_MODELS,
+    budget_search,
     chen_memory,
     dynamic_memory,
     reforwarding_memory,
+    sqrt_rule,
     static_memory,
 )
 from offcert.heuristics.checkpoint.selections import (
@@ -20,7 +22,6 @@ from offcert.heuristics.checkpoint.selections import (
     linear_selection,
     static_selection,
 )
-from offcert.heuristics.checkpoint.sizes import budget_search, sqrt_rule
 from support.oracles.checkpoint import (
     algorithm_3_as_printed,
     algorithm_3_with_output_stored,
