@@ -26,10 +26,12 @@ from offcert.formulations.exported.integer_program import (
     CellModel,
     IntegerProgram,
     RetentionProgram,
+    lp,
+    mps,
+    opb,
     read_solution,
 )
 from offcert.formulations.exported.interval import MODEL, Instance
-from offcert.formulations.exported.text import lp, mps, opb
 from offcert.heuristics.evictions.rules import greedy, sequential
 from offcert.instances.library import Library
 from offcert.instances.records import Record

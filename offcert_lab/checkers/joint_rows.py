@@ -13,11 +13,11 @@ from itertools import pairwise, product
 
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind
-from offcert.formulations.exported.integer_program import RowBuilding, Share
 from offcert.formulations.joint.room import Grid, contents, rooms
 from offcert.proofs.joint_document import PLACES, JointWeights, Place, read
 from offcert.proofs.kinds.multipliers import JointProof
 from offcert.questions.schedule.problem import Problem, Transfers
+from offcert_lab.checkers.row_building import RowBuilding, Share
 from offcert_lab.checkers.vipr import LEAST, Argument, CaseLeaf, Elimination, Node
 
 Terms = list[tuple[int | Fraction, Share]]

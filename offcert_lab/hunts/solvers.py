@@ -12,9 +12,9 @@ from typing import Any
 from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.core.platform import Link
+from offcert.formulations.common.linear_solvers import CPSAT, DEFAULT, SCIPY, solve_linear
 from offcert.formulations.exported.cells import Cells, Keeps
-from offcert.formulations.exported.integer_program import CellModel
-from offcert.formulations.exported.text import SOLVERS, Claim, claim_of, lp, mps
+from offcert.formulations.exported.integer_program import CellModel, lp, mps
 from offcert.instances.cnn import UniformChains
 from offcert.questions.schedule.files import write_problem
 from offcert.questions.schedule.problem import Problem
@@ -24,6 +24,35 @@ _STAGES = (1, 2, 3)
 _PERCENT = 60
 # Seconds that each solver gets, and that proving gets. Arbitrary.
 _SECONDS = 10.0
+
+SOLVERS = {"HiGHS": SCIPY, "CBC": DEFAULT, "CP-SAT": CPSAT}
+# A bound that is so little above an integer means it: tolerances of linear solvers. Assumed.
+_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The word of a solver on the start of the last operation, in cells."""
+
+    solver: str  # A key of `SOLVERS`.
+    least: int | None  # No start is earlier; None if it says nothing, or that there is no solution.
+    found: int | None  # The start in its best solution.
+    infeasible: bool  # Whether it says that there is no solution.
+    statistics: dict[str, Any]  # Its own words; JSON values.
+
+
+def claim_of(model: CellModel, solver: str, seconds: float) -> Claim:
+    """Return a solver's claim about a program within a time limit, in seconds."""
+    linear = model.model
+    answer = solve_linear(linear, SOLVERS[solver], time_limit=seconds)
+    constant = model.data.operations[-1].last
+    known = not answer.infeasible and answer.bound > float("-inf")
+    least = -int(-(answer.bound + constant - _TOLERANCE) // 1) if known else None
+    found = None
+    if answer.values is not None:
+        pairs = zip(linear.cost, answer.values, strict=True)
+        found = round(constant + sum(cost * value for cost, value in pairs))
+    return Claim(solver, least, found, answer.infeasible, answer.statistics)
 
 
 @dataclass(frozen=True)

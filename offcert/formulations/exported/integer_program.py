@@ -1,8 +1,5 @@
 """The time-indexed program as a file states it: 0-1 variables with names, integer coefficients.
 
-`RowBuilding` is a program that is built row by row, its variables named when a row first needs
-them.
-
 Recomputation alone (`RetentionProgram`) says which copies are kept, and what runs again. It is the
 program in stages of `offcert.formulations.rematerialisation.checkmate_milp`, in ticks and bytes.
 Its optimum is that of executions in stages, so others may be better.
@@ -10,11 +7,9 @@ Its optimum is that of executions in stages, so others may be better.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
@@ -191,67 +186,6 @@ def _primal(words: list[str]) -> list[str]:
     return numbers[_PRIMAL : _PRIMAL + 1]
 
 
-# A variable by its name and the numbers of what it is of; or what it is.
-Share = tuple[str | int, ...] | int
-Shares = Iterable[tuple[int | Fraction, Share]]
-
-
-class RowBuilding:
-    """Columns and rows of a program whose objective is ``makespan``, an integer.
-
-    Rows are at least their side, or equal to it, and are written in integers.
-    """
-
-    def __init__(self) -> None:
-        self.columns: dict[tuple[str | int, ...], int] = {}
-        self.rows: list[tuple[tuple[tuple[int, int], ...], int | None, int | None]] = []
-        self.row_names: list[str] = []
-        # The factor by which each row was multiplied to be in integers.
-        self.factor: list[int] = []
-        self.column("makespan")
-
-    def column(self, *share: str | int) -> int:
-        """Return the number of a variable."""
-        return self.columns.setdefault(share, len(self.columns))
-
-    def row(self, name: str, terms: Shares, low: int | Fraction = 0, *, equal: bool = False) -> int:
-        """Add a row and return its number; shares that are known count on the other side."""
-        found: dict[int, Fraction] = {}
-        side = Fraction(low)
-        for factor, share in terms:
-            if isinstance(share, int):
-                side -= factor * share
-            else:
-                column = self.column(*share)
-                found[column] = found.get(column, Fraction(0)) + factor
-        common = math.lcm(side.denominator, *(factor.denominator for factor in found.values()))
-        whole = tuple((c, int(f * common)) for c, f in sorted(found.items()) if f)
-        self.rows.append((whole, int(side * common), int(side * common) if equal else None))
-        self.row_names.append(name)
-        self.factor.append(common)
-        return len(self.rows) - 1
-
-    def program(
-        self, comments: Iterable[str], integers: Iterable[str], endless: Iterable[str]
-    ) -> IntegerProgram:
-        """Return the program.
-
-        The first parts of names say which variables are integers, and which have no largest value;
-        ``makespan`` is both.
-        """
-        whole, free = {"makespan", *integers}, {"makespan", *endless}
-        every = self.columns.items()
-        return IntegerProgram(
-            names=tuple("_".join(map(str, share)) for share in self.columns),
-            cost=(1,) + (0,) * (len(self.columns) - 1),
-            rows=tuple(self.rows),
-            comments=tuple(comments),
-            row_names=tuple(self.row_names),
-            continuous=frozenset(c for share, c in every if share[0] not in whole),
-            endless=frozenset(c for share, c in every if share[0] in free),
-        )
-
-
 # The variable that is always 1; from its name it is known what a solution is one of.
 ALWAYS = "retention"
 
@@ -334,3 +268,82 @@ class RetentionProgram(CheckmateModel):
             return self.execution([values.get(name, 0.0) for name in self._names()])
         except KeyError:
             raise InputError("the solution reads what is not there") from None
+
+
+def mps(program: IntegerProgram) -> Iterator[str]:
+    """Yield the lines of a free MPS file."""
+    yield from (f"* {line}" for line in program.comments)
+    yield from ("NAME offcert", "ROWS", " N objective")
+    by_column: list[list[tuple[str, int]]] = [[] for _ in program.names]
+    limits = []
+    for number, (terms, low, high) in enumerate(program.rows):
+        kind = "E" if low == high else "G" if high is None else "L" if low is None else "R"
+        assert kind in "EGL", "rows have one side"
+        name = program.row_name(number)
+        yield f" {kind} {name}"
+        limits.append((name, high if low is None else low))
+        for column, value in terms:
+            by_column[column].append((name, value))
+    yield "COLUMNS"
+    for name, cost, entries in zip(program.names, program.cost, by_column, strict=True):
+        for row, value in [("objective", cost), *entries]:
+            if value or row == "objective":
+                yield f" {name} {row} {value}"
+    yield "RHS"
+    yield from (f" rhs {row} {value}" for row, value in limits if value)
+    yield "BOUNDS"
+    for column, name in enumerate(program.names):
+        if column in program.endless:
+            yield from [] if column in program.continuous else [f" LI bounds {name} 0"]
+            yield f" PL bounds {name}"
+        else:
+            yield f" UP bounds {name} 1" if column in program.continuous else f" BV bounds {name}"
+    yield "ENDATA"
+
+
+def lp(program: IntegerProgram) -> Iterator[str]:
+    """Yield the lines of a file in CPLEX's LP format."""
+    yield from (f"\\ {line}" for line in program.comments)
+    yield "Minimize"
+    yield " objective:"
+    costs = [(number, cost) for number, cost in enumerate(program.cost) if cost]
+    yield from _sum(program, costs)
+    yield "Subject To"
+    for number, (terms, low, high) in enumerate(program.rows):
+        yield f" {program.row_name(number)}:"
+        yield from _sum(program, terms or ((0, 0),))
+        sign = "=" if low == high else ">=" if high is None else "<="
+        yield f" {sign} {high if low is None else low}"
+    kinds: dict[str, list[str]] = {"Bounds": [], "Generals": [], "Binary": []}
+    for column, name in enumerate(program.names):
+        if column in program.continuous:
+            kinds["Bounds"] += [] if column in program.endless else [f" {name} <= 1"]
+        else:
+            kinds["Generals" if column in program.endless else "Binary"].append(f" {name}")
+    yield from (line for kind, lines in kinds.items() if lines for line in (kind, *lines))
+    yield "End"
+
+
+def _sum(program: IntegerProgram, terms: Iterable[tuple[int, int]]) -> Iterator[str]:
+    for column, value in terms:
+        yield f" {'-' if value < 0 else '+'} {abs(value)} {program.names[column]}"
+
+
+def opb(program: IntegerProgram) -> Iterator[str]:
+    """Yield the lines of a pseudo-Boolean problem; comments say what its variables are called."""
+    count = sum(1 if low != high else 2 for _, low, high in program.rows)
+    yield f"* #variable= {len(program.names)} #constraint= {count}"
+    yield from (f"* {line}" for line in program.comments)
+    yield from (f"* x{number} {name}" for number, name in enumerate(program.names, start=1))
+    costs = [(number, cost) for number, cost in enumerate(program.cost) if cost]
+    yield f"min: {_opb_sum(costs)} ;"
+    for terms, low, high in program.rows:
+        if low is not None:
+            yield f"{_opb_sum(terms)} >= {low} ;"
+        if high is not None:
+            turned = tuple((column, -value) for column, value in terms)
+            yield f"{_opb_sum(turned)} >= {-high} ;"
+
+
+def _opb_sum(terms: Iterable[tuple[int, int]]) -> str:
+    return " ".join(f"{value:+d} x{column + 1}" for column, value in terms)

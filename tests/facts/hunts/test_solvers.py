@@ -10,9 +10,8 @@ import pytest
 import offcert
 from offcert.cli import main
 from offcert.formulations.exported.integer_program import CellModel
-from offcert.formulations.exported.text import SOLVERS, Claim, claim_of
 from offcert_lab.hunts import solvers
-from offcert_lab.hunts.solvers import drawn, examined, hunt_solvers
+from offcert_lab.hunts.solvers import SOLVERS, Claim, claim_of, drawn, examined, hunt_solvers
 
 
 def test_solvers_agree_with_what_is_proved() -> None:
