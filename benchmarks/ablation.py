@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from ladder import Item, answer, chosen_problems
 from ladder_records import Run, all_ladders, ladder_of
 
+from offcert.campaign.pool import Failure
 from offcert.certification.registry import STEPS
 from offcert.core.errors import InputError
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.questions.schedule.problem import Problem
-from offcert_lab.campaign.pool import Failure
 
 
 @dataclass(frozen=True)

@@ -27,17 +27,17 @@ from typing import Any
 import library_table
 
 import offcert
+from offcert.campaign.pool import Failure, Pool, PoolTask
 from offcert.certification.records import improve
 from offcert.core.documents import read_json, write_json
 from offcert.core.errors import InputError
 from offcert.core.threads import cores
 from offcert.instances.library import Entry, Library
 from offcert.verification.document import Verification
-from offcert_lab.campaign.pool import Failure, Pool, PoolTask
 
 FORMAT = "offcert-library-run"
 # Loaded once, in the process that all others are forked from: nobody's time limit pays for it.
-PRELOADED = ("offcert_lab.campaign.preload_search",)
+PRELOADED = ("offcert.campaign.preload_search",)
 # A problem may take this many times its limit, and this many seconds more, to end and be verified.
 PATIENCE = 3
 GRACE = 120.0

@@ -28,15 +28,15 @@ from claims_restore import restore
 from claims_sections import replaced, section_of
 from claims_theory import experiments
 
-from offcert.cli.arguments import parse_limits
+from offcert.campaign.cells import CERTIFY, Cell, CellSettings, grid
+from offcert.campaign.run import CampaignProgress, run
+from offcert.campaign.selection import parse_limits
+from offcert.campaign.table import CampaignTable, read
 from offcert.core.documents import read_json, write_atomically, write_json
 from offcert.core.errors import InputError
 from offcert.heuristics.evictions.dynprog import chain_view
 from offcert.questions.schedule.files import read_problem, write_problem
 from offcert.questions.schedule.problem import Problem
-from offcert_lab.campaign.cells import CERTIFY, Cell, CellSettings, grid
-from offcert_lab.campaign.run import CampaignProgress, run
-from offcert_lab.campaign.table import CampaignTable, read
 from offcert_lab.comparisons.curve_figures import save_grid
 from offcert_lab.comparisons.curves import Curves, curves_of
 from offcert_lab.comparisons.points import Point, by_problem, plain_rows, points_of

@@ -39,13 +39,13 @@ from ladder_fit import Fit, comparison_document, proposals, score_by
 from ladder_records import Run, all_ladders, ladder_of, run_of
 from ladder_text import contributions, fitted_text, printed, rung_document, summaries
 
+from offcert.campaign.pool import Failure, Pool, PoolTask
 from offcert.certification.rung import Rung
 from offcert.core.documents import write_json
 from offcert.core.errors import InputError
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.instances.library import Library
 from offcert.questions.schedule.problem import Problem
-from offcert_lab.campaign.pool import Failure, Pool, PoolTask
 
 # Some of each ladder, of which most stay open for a while.
 SAMPLE = (
@@ -70,7 +70,7 @@ SAMPLE = (
     "recompute-network-8-0-m40",
     "adversarial-checkpoint-sqrt",
 )
-PRELOADED = ("offcert_lab.campaign.preload_search",)
+PRELOADED = ("offcert.campaign.preload_search",)
 # A search may take this many times its limit, and this many seconds more, to compile and to end.
 PATIENCE, GRACE = 3, 240.0
 
@@ -90,8 +90,8 @@ class Item:
 
 def work(item: Item) -> Run:
     """Certify, with everything compiled before."""
-    from offcert_lab.campaign.cells import CERTIFY
-    from offcert_lab.campaign.run import warm_up
+    from offcert.campaign.cells import CERTIFY
+    from offcert.campaign.run import warm_up
 
     warm_up(CERTIFY)
     options = {"workers": item.workers, "seed": item.seed}

@@ -18,6 +18,7 @@ from offcert._version import __version__ as __version__
 from offcert.core.notebook import drawn_by as _drawn_by
 
 if TYPE_CHECKING:
+    from offcert.campaign.benchmark import benchmark
     from offcert.certification.devices import certify_devices
     from offcert.certification.ladder import certify
     from offcert.certification.methods import solve
@@ -117,6 +118,7 @@ __all__ = [
     "Units",
     "Value",
     "backend",
+    "benchmark",
     "budget_solver",
     "certify",
     "certify_devices",
@@ -195,6 +197,7 @@ _HOMES = {
     "Transfers": "offcert.questions.schedule.problem",
     "Units": "offcert.core.units",
     "Value": "offcert.core.computations",
+    "benchmark": "offcert.campaign.benchmark",
     "certify": "offcert.certification.ladder",
     "certify_devices": "offcert.certification.devices",
     "certify_split": "offcert.certification.splitting",

@@ -111,7 +111,7 @@ def names(package: str) -> str:
 # What the names that a package exports are for, by the rooms that they are defined in.
 _ROLES = {
     "Capture and train": ("runtime", "training"),
-    "Search": ("certification",),
+    "Search": ("certification", "campaign"),
     "Verify": ("verification",),
     "Problems and plans": ("questions", "instances"),
     "Certificates": ("proofs",),

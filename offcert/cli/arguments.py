@@ -1,12 +1,10 @@
-"""Arguments that commands share: how each is read, and the options that change a problem."""
+"""Options on a problem beside its limits: whether it may run again or move, and the objective."""
 
 from __future__ import annotations
 
 import argparse
 import os.path
-import re
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offcert.core.errors import InputError
@@ -93,57 +91,6 @@ def _checked(require: Callable[[object], Number], value: Number) -> Number:
         return require(value)
     except InputError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-_PERCENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
-_SIZED = re.compile(r"[0-9.]+\s*([kKMGT]i?)?B")
-# Memory limits that one range may name; more is taken for a slip of the pen. Arbitrary.
-_MOST_LIMITS = 10_000
-
-
-def parse_limits(text: str) -> list[str]:
-    """Return the limits that a text lists, each as `schedule.problem.parse_memory` reads it.
-
-    Parameters
-    ----------
-    text : str
-        Limits and ranges ``first:last:step`` (last included) of percentages or sizes, separated by
-        commas: ``"0:100:5"``, ``"4GiB:16GiB:2GiB"``, ``"25%,4GiB"``.
-    """
-    limits: list[str] = []
-    for part in text.split(","):
-        limits += _range(part.strip()) if ":" in part else [part.strip()]
-    return list(dict.fromkeys(limits))
-
-
-def _range(text: str) -> list[str]:
-    from offcert.core.units import parse_size
-
-    parts = [part.strip() for part in text.split(":")]
-    sized = len(parts) == 3 and all(map(_SIZED.fullmatch, parts))
-    if not sized:
-        parts = [part.removesuffix("%").rstrip() for part in parts]
-        if len(parts) != 3 or not all(map(_PERCENT.fullmatch, parts)):
-            raise InputError(
-                'memory must be a range such as "0:100:5", in percent, or "4GiB:16GiB:2GiB", not '
-                f'"{cut(text)}"'
-            )
-    numbers = (parse_size(part, "memory") if sized else part for part in parts)
-    first, last, step = map(Fraction, numbers)
-    if step == 0 or last < first:
-        raise InputError(f'the memory range "{text}" must go up in steps of more than 0')
-    count = (last - first) // step + 1
-    if count > _MOST_LIMITS:
-        raise InputError(
-            f'the memory range "{text}" has {count} limits; {_MOST_LIMITS} are the most'
-        )
-    return [f"{_decimal(first + index * step)}{'B' if sized else '%'}" for index in range(count)]
-
-
-def _decimal(value: Fraction) -> str:
-    # Sums of numbers with at most six decimals have no more of them.
-    digits = f"{value.numerator * 10**6 // value.denominator:07d}"
-    return f"{digits[:-6]}.{digits[-6:]}".rstrip("0").rstrip(".")
 
 
 # Names that the core knows, which a help text need not load; a test keeps both the same.

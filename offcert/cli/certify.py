@@ -105,9 +105,9 @@ def _run_curve(options: argparse.Namespace) -> int:
     from functools import partial
     from pathlib import Path
 
+    from offcert.campaign.selection import parse_limits
     from offcert.certification.interrupts import terminating_interrupts
     from offcert.certification.ladder import frontier
-    from offcert.cli.arguments import parse_limits
     from offcert.questions.schedule.problem import parse_memory
 
     texts = parse_limits(options.memory)

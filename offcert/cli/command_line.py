@@ -10,6 +10,7 @@ from offcert._version import __version__
 from offcert.cli import (
     certify,
     choose,
+    compare,
     compile,
     completion,
     devices,
@@ -51,6 +52,7 @@ COMMANDS = (
     train,
     plot,
     report,
+    compare,
     generate,
     partition,
     library,

@@ -12,6 +12,7 @@ from offcert.cli import lab
 from offcert.cli.arguments import integer
 from offcert.cli.output import STDOUT, add_target, print_problem, show
 from offcert.cli.parser import Commands, add_command, add_group
+from offcert.core.lab import GENERATORS
 from offcert.core.messages import cut
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def add(commands: Commands) -> None:
                 help="the numbers to divide (default: drawn from the seed)",
             )
         add_target(parser)
-    lab.add(kinds, lab.GENERATORS, "offcert generate")
+    lab.add(kinds, GENERATORS, "offcert generate")
 
 
 def _add_knob(parser: argparse.ArgumentParser, item: Any) -> None:

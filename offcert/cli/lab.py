@@ -1,47 +1,38 @@
-"""Commands of the package `offcert-lab`: added where it is installed, and named where it is not.
-
-What only studies the field is a package of its own, whose modules of commands are called as the
-commands are. Nothing else here knows it.
-"""
+"""Commands of the package `offcert-lab`: found where it is installed, and named where it is not."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 
 from offcert.cli.parser import Commands
-from offcert.core.errors import MissingPackageError
+from offcert.core.lab import COMMANDS, GENERATORS, lab_missing, lab_points
 
 # Their summaries, for people who have not installed it.
-COMMANDS = {
-    "audit": "say how good others' plans are, and where others' engines forget to wait",
-    "compare": "run methods at many memory limits, beside the certified optimum",
-    "export-proof": "write a proved bound for other people's checkers",
-    "hunt": "look for claims that contradict what is proved",
-    "plot-table": "draw a campaign's table: makespan or throughput against memory",
-}
-GENERATORS = {
-    "adversarial": "search for the problem on which a method or a bound does worst",
-    "core": "search for the memory and bandwidth where proving takes longest",
-    "modnn": "a training step of a network of the moDNN paper on K40s, with its choices",
+SUMMARIES: Mapping[str, Mapping[str, str]] = {
+    COMMANDS: {
+        "audit": "say how good others' plans are, and where others' engines forget to wait",
+        "export-proof": "write a proved bound for other people's checkers",
+        "hunt": "look for claims that contradict what is proved",
+        "plot-table": "draw a campaign's table: makespan or throughput against memory",
+    },
+    GENERATORS: {
+        "adversarial": "search for the problem on which a method or a bound does worst",
+        "core": "search for the memory and bandwidth where proving takes longest",
+        "modnn": "a training step of a network of the moDNN paper on K40s, with its choices",
+    },
 }
 
 
-def add(commands: Commands, known: Mapping[str, str] = COMMANDS, within: str = "offcert") -> None:
-    """Add commands: each the lab's, or one that says how to install it."""
-    for name, summary in known.items():
-        if find_spec("offcert_lab"):
-            import_module(module_of(name)).add(commands)
+def add(commands: Commands, group: str = COMMANDS, within: str = "offcert") -> None:
+    """Add the commands of a group, each of the lab's or one that says how to install it."""
+    found = lab_points(group)
+    for name in sorted({*SUMMARIES[group], *found}):
+        if name in found:
+            found[name].load().add(commands)
         else:
-            _add_missing(commands, name, summary, f"{within} {name}")
-
-
-def module_of(command: str) -> str:
-    """Return the name of the module of a command."""
-    return f"offcert_lab.commands.{command.replace('-', '_')}"
+            _add_missing(commands, name, SUMMARIES[group][name], f"{within} {name}")
 
 
 def _add_missing(commands: Commands, name: str, summary: str, called: str) -> None:
@@ -55,4 +46,4 @@ def _add_missing(commands: Commands, name: str, summary: str, called: str) -> No
 
 
 def _fail(called: str, options: argparse.Namespace) -> int:
-    raise MissingPackageError(f"{called} needs another package: pip install offcert-lab")
+    raise lab_missing(called)

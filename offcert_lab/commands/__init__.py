@@ -1,1 +1,1 @@
-"""Commands that `offcert` finds by the names of these modules."""
+"""Commands that `offcert` finds by the entry points of this package."""

@@ -140,8 +140,8 @@ def _problem(options: argparse.Namespace) -> Problem:
 
 
 def _text(problem: Problem, found: list[Audit]) -> str:
+    from offcert.campaign.standing import aligned
     from offcert.core.units import format_size, format_time
-    from offcert_lab.campaign.standing import aligned
 
     units, computing = problem.units, max(1, problem.trace.compute_time)
     header = ["plan", "step", "/ computing", "peak", "fits", "host", "again", "link busy"]

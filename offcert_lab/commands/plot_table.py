@@ -97,9 +97,9 @@ def _is_file(target: Path, form: str | None) -> bool:
 def _points(options: argparse.Namespace) -> list[Point]:
     from fnmatch import fnmatchcase
 
+    from offcert.campaign.table import read
     from offcert.core.errors import InputError
     from offcert.core.units import Units, parse_bandwidth
-    from offcert_lab.campaign.table import read
     from offcert_lab.comparisons.points import points_of
 
     rate = None

@@ -138,7 +138,7 @@ def test_the_lab_is_a_wheel_of_its_own(
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert held == package
-    for command in (("compare", "a.json"), ("audit", "--engine", "a:b"), ("generate", "core")):
+    for command in (("hunt", "solvers"), ("audit", "--engine", "a:b"), ("generate", "core")):
         without = offcert_from(installed, tmp_path, command)
         assert without.returncode == 2
         assert without.stderr.endswith("needs another package: pip install offcert-lab\n")

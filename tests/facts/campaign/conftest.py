@@ -2,4 +2,4 @@
 
 import multiprocessing
 
-multiprocessing.get_context("forkserver").set_forkserver_preload(["offcert_lab.campaign.preload"])
+multiprocessing.get_context("forkserver").set_forkserver_preload(["offcert.campaign.preload"])

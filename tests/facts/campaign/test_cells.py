@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from offcert.campaign import cells
+from offcert.campaign.cells import Cell, CellSettings, Point, grid
+from offcert.campaign.run import execute
+from offcert.campaign.selection import Subject
 from offcert.certification.methods import METHODS, solve
 from offcert.core.errors import InputError, MethodError
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import default_library
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Recompute
-from offcert_lab.campaign import cells
-from offcert_lab.campaign.cells import Cell, CellSettings, Point, grid
-from offcert_lab.campaign.run import execute
-from offcert_lab.campaign.selection import Subject
 
 PROBLEM = cnn_chain(8, 0)
 

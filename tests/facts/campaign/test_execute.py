@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from offcert.campaign import run as module
+from offcert.campaign.cells import Cell, CellSettings, Point
+from offcert.campaign.run import execute, warm_up
 from offcert.core.result import Bound, Evidence
 from offcert.heuristics.evictions.rules import greedy
 from offcert.instances.cnn import cnn_chain
@@ -12,9 +15,6 @@ from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
 from offcert.verification.document import verify
-from offcert_lab.campaign import run as module
-from offcert_lab.campaign.cells import Cell, CellSettings, Point
-from offcert_lab.campaign.run import execute, warm_up
 
 
 def cell(method: str, problem: Problem | None = None, **settings: Any) -> Cell:

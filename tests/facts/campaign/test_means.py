@@ -7,16 +7,16 @@ from pathlib import Path
 import pandas
 import pytest
 
+from offcert.campaign.cells import CellSettings, grid
+from offcert.campaign.run import execute
+from offcert.campaign.selection import Means, parse_means, variant
+from offcert.campaign.standing import describe_rows
+from offcert.campaign.storage import LATER, SUFFIXES, read_rows, write_rows
+from offcert.campaign.table import CampaignTable, frame
 from offcert.core.errors import InputError
 from offcert.instances.checkpoint_instances import RecomputeNetworks
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
-from offcert_lab.campaign.cells import CellSettings, grid
-from offcert_lab.campaign.run import execute
-from offcert_lab.campaign.selection import Means, parse_means, variant
-from offcert_lab.campaign.standing import describe_rows
-from offcert_lab.campaign.storage import LATER, SUFFIXES, read_rows, write_rows
-from offcert_lab.campaign.table import CampaignTable, frame
 from offcert_lab.comparisons.curves import Quantity, curves_of
 from offcert_lab.comparisons.points import by_problem, points_of
 from support.problems.joint_certificates import chain_problem, network_problem

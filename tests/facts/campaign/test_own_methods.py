@@ -9,6 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 import offcert
+from offcert.campaign.cells import CellSettings, grid
+from offcert.campaign.run import execute
+from offcert.campaign.standing import Measured, describe_standings, profile, standings
 from offcert.certification import interrupts, registry
 from offcert.certification.methods import METHODS, solve
 from offcert.cli import main
@@ -19,11 +22,7 @@ from offcert.instances.cnn import cnn_chain
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.simulate import simulate
-from offcert_lab.campaign.benchmark import benchmark
-from offcert_lab.campaign.cells import CellSettings, grid
-from offcert_lab.campaign.profile_svg import profile_svg
-from offcert_lab.campaign.run import execute
-from offcert_lab.campaign.standing import Measured, describe_standings, profile, standings
+from offcert.report.profile_svg import profile_svg
 from support.workers.own_methods import delayed, hangs, planned
 
 OWN = "support.workers.own_methods"
@@ -118,7 +117,7 @@ def test_functions_that_die_or_hang_cost_one_problem(monkeypatch: pytest.MonkeyP
         return planned(problem)
 
     problems = [PROBLEM, cnn_chain(8, 1).with_memory("20%")]
-    found = benchmark([sometimes, f"{OWN}:dies", "sequential"], problems, 0.3, jobs=1)
+    found = offcert.benchmark([sometimes, f"{OWN}:dies", "sequential"], problems, 0.3, jobs=1)
     assert [(each.status, each.reason) for each in found.measured] == [
         ("FAILED", "it had not ended 0 s after its time limit, 0.3 s"),
         ("FAILED", "the process ended with exit code 9"),
@@ -137,7 +136,7 @@ def test_functions_that_die_or_hang_cost_one_problem(monkeypatch: pytest.MonkeyP
 
 def test_ratios_are_to_the_records_of_the_library() -> None:
     """A schedule a tick longer than another one is that much further from record and bound."""
-    found = benchmark(["greedy", delayed], "library:cnn-8-0", 2.0, jobs=1)
+    found = offcert.benchmark(["greedy", delayed], "library:cnn-8-0", 2.0, jobs=1)
     for each in found.measured:
         record = offcert.Library().record(f"cnn-8-0-m{each.problem.partition(' at ')[2][:-2]}")
         assert (each.group, each.best, each.proved) == ("cnn-8", record.value, record.proved_bound)
@@ -202,12 +201,12 @@ def test_addresses_of_a_function() -> None:
     def few(problem: PlacementProblem) -> Placement:
         return Placement([0])
 
-    found = benchmark([stacked, overlapping, few], [problem], 2.0, jobs=1)
+    found = offcert.benchmark([stacked, overlapping, few], [problem], 2.0, jobs=1)
     assert [(each.value, each.proved) for each in found.measured] == [(6, 6), (None, 6), (None, 6)]
     assert "invalid addresses" in str(found.measured[1].reason)
     assert "returned 1 addresses for 2 residences" in str(found.measured[2].reason)
     with pytest.raises(InputError, match="must all be placement problems"):
-        benchmark(stacked, [problem, PROBLEM], 2.0)
+        offcert.benchmark(stacked, [problem, PROBLEM], 2.0)
 
 
 def test_compare_draws_and_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,7 +223,7 @@ def test_compare_draws_and_says(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_families_that_minimise_memory_are_left_out_of_patterns() -> None:
-    from offcert_lab.campaign.selection import find_subjects
+    from offcert.campaign.selection import find_subjects
 
     with pytest.warns(UserWarning, match="families that minimise memory are left out"):
         subjects = find_subjects(["library:[at]*"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offcert_lab.campaign.pool import Failure, Pool, PoolTask, describe_death
+from offcert.campaign.pool import Failure, Pool, PoolTask, describe_death
 from support.workers.pool_workers import allocate, interrupt, quick_or_asleep, say_and_sleep, square
 
 
@@ -86,7 +86,7 @@ def test_a_killed_campaign_leaves_no_process(tmp_path: Path) -> None:
     path = tmp_path / "process"
     code = (
         "from support.workers.pool_workers import say_and_sleep\n"
-        "from offcert_lab.campaign.pool import Pool, PoolTask\n"
+        "from offcert.campaign.pool import Pool, PoolTask\n"
         "if __name__ == '__main__':\n"
         f"    list(Pool(say_and_sleep, 1).run([PoolTask(({str(path)!r},), 60.0)]))\n"
     )
@@ -105,7 +105,7 @@ def test_what_solvers_print_is_not_what_the_program_prints() -> None:
     # The server keeps the streams that it was started with, so a fresh program is needed.
     code = (
         "from support.workers.pool_workers import chatter\n"
-        "from offcert_lab.campaign.pool import Pool, PoolTask\n"
+        "from offcert.campaign.pool import Pool, PoolTask\n"
         "print(list(Pool(chatter, 1).run([PoolTask(('noise',), 60.0)])))\n"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

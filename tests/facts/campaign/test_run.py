@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 
+from offcert.campaign import run as module
+from offcert.campaign.cells import Cell, CellSettings, grid
+from offcert.campaign.pool import Pool, PoolTask
+from offcert.campaign.run import CampaignProgress, batches, run
+from offcert.campaign.storage import Row
+from offcert.campaign.table import CampaignTable
 from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.problem import Problem
 from offcert.verification.document import verify_file
-from offcert_lab.campaign import run as module
-from offcert_lab.campaign.cells import Cell, CellSettings, grid
-from offcert_lab.campaign.pool import Pool, PoolTask
-from offcert_lab.campaign.run import CampaignProgress, batches, run
-from offcert_lab.campaign.storage import Row
-from offcert_lab.campaign.table import CampaignTable
+from offcert_lab.cluster.dask import run_on_cluster
 from support.workers import campaign_workers
 from support.workers.campaign_workers import DOOMED, PRELOADED
+from support.workers.pool_workers import square
 
 FAILING = {
     "segfault": "killed by SIGSEGV",
@@ -233,6 +235,8 @@ def test_options_that_make_no_sense(tmp_path: Path) -> None:
             run(cells, table, jobs=0)
         with pytest.raises(InputError, match="file cannot be made"):
             run(cells, table, certificates=tmp_path / "file")
+    with pytest.raises(InputError, match="no Dask scheduler answers at nonsense:7"):
+        list(run_on_cluster(square, [], "nonsense:7", connect_seconds=0.5))
 
 
 def test_a_row_is_json_whatever_a_solver_returns() -> None:

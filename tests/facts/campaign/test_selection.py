@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from offcert.cli.arguments import parse_limits
+from offcert.campaign.selection import find_subjects, parse_limits, percent_of
 from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import default_library
 from offcert.questions.schedule.files import problem_digest, write_problem
 from offcert.questions.schedule.problem import parse_memory
-from offcert_lab.campaign.selection import find_subjects, percent_of
 from support.problems.random_instances import tiny_problems
 
 

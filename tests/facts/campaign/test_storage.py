@@ -7,10 +7,8 @@ from typing import Any
 import pandas
 import pytest
 
-from offcert.core.errors import InputError
-from offcert.instances.cnn import cnn_chain
-from offcert_lab.campaign.cells import CellSettings, grid
-from offcert_lab.campaign.storage import (
+from offcert.campaign.cells import CellSettings, grid
+from offcert.campaign.storage import (
     COLUMNS,
     NAMES,
     SUFFIXES,
@@ -19,7 +17,9 @@ from offcert_lab.campaign.storage import (
     require_row,
     write_rows,
 )
-from offcert_lab.campaign.table import read
+from offcert.campaign.table import read
+from offcert.core.errors import InputError
+from offcert.instances.cnn import cnn_chain
 
 
 def some_rows() -> list[Row]:

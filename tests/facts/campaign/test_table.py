@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from offcert.campaign.cells import grid
+from offcert.campaign.storage import Row, read_rows
+from offcert.campaign.table import CampaignTable, Journal, Lock, read
 from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain
-from offcert_lab.campaign.cells import grid
-from offcert_lab.campaign.storage import Row, read_rows
-from offcert_lab.campaign.table import CampaignTable, Journal, Lock, read
 
 
 def rows(count: int) -> list[Row]:

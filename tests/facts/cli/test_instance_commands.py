@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from offcert.cli import command_line as program
-from offcert.cli import main
+from offcert.cli import compare, main
 from offcert.instances.cnn import CnnChains
 from offcert.instances.kinds import KINDS
 from offcert.instances.library import FOLDER, load
 from offcert.questions.schedule.files import problem_digest, problem_from_json, read_problem
-from offcert_lab.commands import compare
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:

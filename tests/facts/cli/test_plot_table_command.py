@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from offcert.campaign.table import CampaignTable
 from offcert.cli import main
-from offcert_lab.campaign.table import CampaignTable
 from offcert_lab.commands.plot_table import _grids
 from offcert_lab.comparisons.curve_figures import MOST_PANELS
 from offcert_lab.comparisons.points import Point

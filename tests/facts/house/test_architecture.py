@@ -14,7 +14,8 @@ import networkx
 import pytest
 
 import offcert
-from offcert.cli.lab import COMMANDS, GENERATORS, module_of
+from offcert.cli.lab import SUMMARIES
+from offcert.core.lab import PARTS
 from offcert.proofs.devices_certificate import DEVICES_PROOFS
 from offcert.proofs.placement_certificate import PLACEMENT_PROOFS
 from offcert.proofs.questions import QUESTIONS
@@ -32,6 +33,15 @@ ALLOWED: dict[str, set[str]] = {
     "heuristics": {*ASKED},
     "instances": {*ASKED},
     "certification": {*ASKED, "proofs", "verification", "formulations", "heuristics", "instances"},
+    "campaign": {
+        *ASKED,
+        "proofs",
+        "verification",
+        "formulations",
+        "heuristics",
+        "instances",
+        "certification",
+    },
     "runtime": {*ASKED},
     "training": {*ASKED, "proofs", "certification", "runtime"},
     "report": {*ASKED, "proofs", "verification", "certification"},
@@ -154,6 +164,11 @@ def named_by_questions(*fields: str) -> set[str]:
 BY_NAME: dict[str, set[str]] = {
     # Every verifier that a registry names.
     "verification/findings.py": {kind.verifier.name.rpartition(".")[0] for kind in KINDS},
+    "campaign/preload_search.py": {
+        "offcert.formulations.fluid.milp",
+        "offcert.formulations.models.interval_cpsat",
+        "offcert.formulations.models.stage_milp",
+    },
     "verification/document.py": named_by_questions("checker", "certificate"),
     "proofs/any_certificate.py": named_by_questions("reader", "writer"),
     "certification/climbing.py": named_by_questions("ladder"),
@@ -164,6 +179,7 @@ BY_NAME: dict[str, set[str]] = {
     "cli/place.py": named_by_questions("placed", "certificate"),
     "cli/plot.py": named_by_questions("picture", "snapshot", "certificate"),
     "certification/running.py": named_by_questions("answers"),
+    "campaign/benchmark.py": named_by_questions("measured"),
     "cli/verify.py": {
         *named_by_questions("text"),
         "offcert.report.findings",
@@ -171,8 +187,9 @@ BY_NAME: dict[str, set[str]] = {
         "offcert.verification.outward.check",
         "offcert.verification.pivot.check",
     },
-    # The lab's.
+    # Entry points of the lab.
     "cli/lab.py": set(),
+    "core/lab.py": set(),
     # The user's own code.
     "core/options.py": set(),
     # What the front door names, and no room.
@@ -183,7 +200,7 @@ BY_NAME: dict[str, set[str]] = {
 
 
 def test_the_lab_uses_the_package_and_no_study() -> None:
-    """The other way, the package finds commands of the lab by their names."""
+    """The other way, the package finds commands of the lab by entry points."""
     assert len(lab_modules()) > 25
     for path in lab_modules():
         assert not [name for name in imported(path) if name.split(".")[0] == "papers"], path
@@ -192,14 +209,17 @@ def test_the_lab_uses_the_package_and_no_study() -> None:
 
 
 def test_what_the_lab_names_for_the_package_is_there() -> None:
-    """Every command that the package knows by name, also without the lab."""
+    """Every entry point, and every command that the package knows by name without the lab."""
     project = tomllib.loads((ROOT.parent / "lab" / "pyproject.toml").read_text())["project"]
     assert project["version"] == offcert.__version__
     assert project["dependencies"] == [f"offcert=={offcert.__version__}"]
-    commands = {module_of(name) for name in (*COMMANDS, *GENERATORS)}
-    assert all(callable(import_module(module).add) for module in commands)
-    files = (ROOT.parent / "offcert_lab" / "commands").glob("[!_]*.py")
-    assert commands == {f"offcert_lab.commands.{file.stem}" for file in files}
+    points = project["entry-points"]
+    for group, names in SUMMARIES.items():
+        assert points[group].keys() == names.keys()
+        assert all(callable(import_module(module).add) for module in points[group].values())
+    for value in points[PARTS].values():
+        module, _, name = value.partition(":")
+        assert callable(getattr(import_module(module), name))
 
 
 def test_who_imports_by_names_is_known() -> None:
@@ -215,9 +235,9 @@ def test_who_imports_by_names_is_known() -> None:
         assert all(home(name) for name in names)
 
 
-# Calls of `Later.load`; other files have functions of this name.
+# Calls of `Later.load`, and of entry points; other files have functions of this name.
 LATER = re.compile(
-    r"(.*question\.\w+|[A-Z]+\.text|kind\.verifier|placer|says|drawn|.*\[name\])"
+    r"(.*question\.\w+|[A-Z]+\.text|kind\.verifier|placer|says|drawn|measured|points?|.*\[name\])"
     r"\.load\(\)"
 )
 

@@ -26,7 +26,7 @@ def benchmark_(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     module = importlib.import_module("certify")
     # What the stand-ins need, without what certifying does.
-    monkeypatch.setattr(module, "PRELOADED", ("offcert_lab.campaign.preload",))
+    monkeypatch.setattr(module, "PRELOADED", ("offcert.campaign.preload",))
     monkeypatch.setattr(module, "work", quick)
     return module
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from offcert.campaign.run import execute
+from offcert.campaign.table import CampaignTable
 from offcert.certification.ladder import certify
 from offcert.core.chain import Chain
 from offcert.core.platform import Platform
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.files import read_problem, write_problem
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert_lab.campaign.run import execute
-from offcert_lab.campaign.table import CampaignTable
 from papers.claims.evidence import evidence_path, read_evidence
 from papers.claims.evidence_check import check_section
 from papers.claims.offloading import CLAIMS

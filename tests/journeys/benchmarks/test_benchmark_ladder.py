@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from offcert.campaign.pool import Failure
 from offcert.certification import ladder
 from offcert.certification.ladders.joint import LADDERS, ladder_for
 from offcert.certification.method import Effort, Method
@@ -26,7 +27,6 @@ from offcert.instances.cnn import CnnChains
 from offcert.instances.library import default_library
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Minimise, Problem
-from offcert_lab.campaign.pool import Failure
 from support.problems.random_instances import random_problem, seeded
 from support.problems.random_networks import checkpoint_chain, recompute_problem
 

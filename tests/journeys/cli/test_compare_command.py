@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from offcert.campaign.storage import read_rows
+from offcert.campaign.table import CampaignTable, read
 from offcert.cli import main
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.files import write_problem
-from offcert_lab.campaign.storage import read_rows
-from offcert_lab.campaign.table import CampaignTable, read
 
 # Four chains, 11 limits, six methods.
 CELLS = 264

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from offcert.campaign.selection import percent_of
 from offcert.certification.methods import solve
 from offcert.core.documents import read_json
 from offcert.core.platform import Kind
@@ -15,7 +16,6 @@ from offcert.core.result import Evidence
 from offcert.heuristics.evictions.dynprog import algorithm_1
 from offcert.questions.schedule.schedule import Schedule
 from offcert.verification.document import Verification, verify_file
-from offcert_lab.campaign.selection import percent_of
 from offcert_lab.comparisons.points import CERTIFY, MethodOutcome, Point
 from offcert_lab.hunts.adversarial.values import ordered_optimum
 from papers.claims.exhibits import EXHIBITS_FORMAT, LARGEST

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import offcert
+from offcert.campaign.storage import read_rows
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
 from offcert.instances.library import Library
@@ -14,7 +15,6 @@ from offcert.questions.placement.files import _COLUMNS
 from offcert.questions.schedule.files import problem_from_json
 from offcert.questions.schedule.training_files import training_from_json, training_to_json
 from offcert.questions.schedule.training_record import ERRORS
-from offcert_lab.campaign.storage import read_rows
 from support.docs.docs_pages import DOCS, FORMATS, READING, ROOT, fields, json_blocks, keys
 from support.problems.joint_certificates import checkpointed, least_memory_certificate
 

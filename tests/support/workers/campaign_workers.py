@@ -5,16 +5,16 @@ import signal
 import time
 from typing import Any
 
+from offcert.campaign.cells import Cell
+from offcert.campaign.run import Answer, execute
 from offcert.certification.method import Effort
 from offcert.certification.methods import METHODS, Method
 from offcert.certification.search import Search
 from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.simulate import simulate
-from offcert_lab.campaign.cells import Cell
-from offcert_lab.campaign.run import Answer, execute
 
 # Whichever test starts the server that processes are forked from, it has loaded this.
-PRELOADED = ("offcert_lab.campaign.preload",)
+PRELOADED = ("offcert.campaign.preload",)
 # Warming up runs every method on a problem of another name.
 DOOMED = "doomed"
 

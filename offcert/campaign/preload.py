@@ -3,8 +3,8 @@
 Importing it compiles, or loads what was compiled before, so that no cell pays for it.
 """
 
+from offcert.campaign.run import warm_up
 from offcert.certification.methods import METHODS
-from offcert_lab.campaign.run import warm_up
 
 for _name, _method in METHODS.items():
     if not _method.reads:

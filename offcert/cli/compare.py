@@ -8,15 +8,15 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from offcert.cli.arguments import RECOMPUTE, count, parse_limits, seconds, seed
+from offcert.cli.arguments import RECOMPUTE, count, seconds, seed
 from offcert.cli.library import ENVIRONMENT
 from offcert.cli.output import require_outputs, show
 from offcert.cli.parser import EXIT_INTERRUPTED, EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
-    from offcert_lab.campaign.cells import Cell
-    from offcert_lab.campaign.run import CampaignProgress
+    from offcert.campaign.cells import Cell
+    from offcert.campaign.run import CampaignProgress
 
 
 _EXAMPLES = (
@@ -83,6 +83,11 @@ def add(commands: Commands) -> None:
         help="address space of each process, for example 8GiB (default: no limit)",
     )
     parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a Dask cluster that computes instead (default: this machine)",
+    )
+    parser.add_argument(
         "--certificates",
         metavar="DIR",
         help="folder for the certificates that certify finds (default: none are kept)",
@@ -111,10 +116,8 @@ def _require_outputs(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.core.units import parse_size
-    from offcert.instances.library import Library
-    from offcert_lab.campaign.run import run
-    from offcert_lab.campaign.standing import (
+    from offcert.campaign.run import run
+    from offcert.campaign.standing import (
         describe_outcome,
         describe_rows,
         describe_standings,
@@ -123,7 +126,9 @@ def _run(options: argparse.Namespace) -> int:
         standings,
         summary_to_json,
     )
-    from offcert_lab.campaign.table import CampaignTable
+    from offcert.campaign.table import CampaignTable
+    from offcert.core.units import parse_size
+    from offcert.instances.library import Library
 
     cells = _cells(options)
     most = 0 if options.process_memory is None else parse_size(options.process_memory)
@@ -136,6 +141,7 @@ def _run(options: argparse.Namespace) -> int:
                     cells,
                     table,
                     jobs=options.jobs,
+                    scheduler=options.scheduler,
                     again=options.again,
                     certificates=options.certificates,
                     most_bytes=most,
@@ -152,7 +158,7 @@ def _run(options: argparse.Namespace) -> int:
     document["standings"] = [each.to_json() for each in found]
     text = f"{describe_standings(found)}\n\n{describe_outcome(summary)}"
     if options.profile is not None:
-        from offcert_lab.campaign.profile_svg import save_profile
+        from offcert.report.profile_svg import save_profile
 
         save_profile(profile(measured), options.profile)
         text += f"\nwrote {options.profile}"
@@ -167,10 +173,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _cells(options: argparse.Namespace) -> list[Cell]:
+    from offcert.campaign.cells import CERTIFY, CellSettings, grid
+    from offcert.campaign.selection import find_subjects, parse_limits, parse_means
     from offcert.core.errors import InputError
     from offcert.questions.schedule.problem import Recompute
-    from offcert_lab.campaign.cells import CERTIFY, CellSettings, grid
-    from offcert_lab.campaign.selection import find_subjects, parse_means
 
     methods = list(dict.fromkeys(name.strip() for name in options.methods.split(",")))
     if CERTIFY not in methods and not options.no_certify:

@@ -11,9 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-from offcert.core.documents import make_folder, require_writable
-from offcert.core.errors import InputError
-from offcert_lab.campaign.storage import (
+from offcert.campaign.storage import (
     COLUMNS,
     Row,
     dump_row,
@@ -22,6 +20,8 @@ from offcert_lab.campaign.storage import (
     require_suffix,
     write_rows,
 )
+from offcert.core.documents import make_folder, require_writable
+from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas
@@ -221,8 +221,8 @@ def read(path: str | Path) -> pandas.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        With the columns of `offcert_lab.campaign.storage.COLUMNS`, of the nullable types
-        ``string``, ``Int64`` and ``Float64``.
+        With the columns of `offcert.campaign.storage.COLUMNS`, of the nullable types ``string``,
+        ``Int64`` and ``Float64``.
     """
     target = Path(path).resolve()
     # In this order: a row leaves the journal only when it is in the file.
@@ -236,7 +236,7 @@ def frame(rows: list[Row]) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError:
-        raise InputError("tables need pandas: pip install './lab[compare]'") from None
+        raise InputError("tables need pandas: pip install '.[compare]'") from None
     kinds: dict[type, Any] = {str: "string", int: "Int64", float: "Float64"}
     return pandas.DataFrame(
         {

@@ -2,8 +2,8 @@
 
 from importlib import import_module
 
-from offcert_lab.campaign.cells import CERTIFY
-from offcert_lab.campaign.run import warm_up
+from offcert.campaign.cells import CERTIFY
+from offcert.campaign.run import warm_up
 
 for _name in (
     "offcert.formulations.fluid.milp",

@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from offcert._version import __version__
+from offcert.campaign.selection import Means, Subject, percent_of, varied
+from offcert.campaign.storage import Row
 from offcert.certification.method import Choice
 from offcert.certification.methods import METHODS, method_called
 from offcert.certification.option import SEPARATOR
@@ -19,8 +21,6 @@ from offcert.core.messages import cut, meant
 from offcert.core.platform import Kind
 from offcert.questions.schedule.files import problem_digest
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, parse_memory
-from offcert_lab.campaign.selection import Means, Subject, percent_of, varied
-from offcert_lab.campaign.storage import Row
 
 CERTIFY = "certify"
 # Hexadecimal digits of a row's key: 128 bits of a hash, too many for two keys to meet by chance.
@@ -180,7 +180,7 @@ def grid(
         The same for all.
     allow : sequence of Means, optional
         Every problem with each of these; by default as each problem says itself. Then limits are
-        the same bytes for all of them; see `offcert_lab.campaign.selection.varied`.
+        the same bytes for all of them; see `offcert.campaign.selection.varied`.
     recompute : Recompute, optional
         Kind of recomputation where it is allowed; only with `allow`.
     """

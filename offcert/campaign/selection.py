@@ -1,10 +1,11 @@
-"""The selection of a campaign: problems from files and from the library, and their limits.
+"""The selection of a campaign: problems from files and from the library, and limits from text.
 
 One problem may be selected with several means: offloading, recomputation, or both.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,17 @@ from pathlib import Path
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, meant
 from offcert.core.network import Network
+from offcert.core.units import parse_size
 from offcert.instances.library import Library
 from offcert.questions.schedule.files import problem_digest, read_problem
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, parse_memory
 
 LIBRARY_PREFIX = "library:"
+_RANGE = re.compile(r"([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?")
+_PERCENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
+_SIZED = re.compile(r"[0-9.]+\s*([kKMGT]i?)?B")
+# Memory limits that one range may name; more is taken for a slip of the pen. Arbitrary.
+_MOST_LIMITS = 10_000
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,64 @@ def _named(text: str, library: Library) -> list[Subject]:
     if not subjects:
         raise InputError(f'no family of the library matches "{pattern}"')
     return subjects
+
+
+def parse_limits(text: str) -> list[str]:
+    """Return the limits that a text lists, each as `schedule.problem.parse_memory` reads it.
+
+    Parameters
+    ----------
+    text : str
+        Limits and ranges ``first:last:step`` (last included) of percentages or sizes, separated by
+        commas: ``"0:100:5"``, ``"4GiB:16GiB:2GiB"``, ``"25%,4GiB"``.
+    """
+    limits: list[str] = []
+    for part in text.split(","):
+        limits += _range(part.strip()) if ":" in part else [part.strip()]
+    return list(dict.fromkeys(limits))
+
+
+def _range(text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) == 3 and all(map(_SIZED.fullmatch, parts)):
+        first, last, step = (parse_size(part, "memory") for part in parts)
+        return [f"{size}B" for size in _steps(text, first, last, step)]
+    return _percents(text)
+
+
+def _steps(text: str, first: int, last: int, step: int) -> range:
+    if step == 0 or last < first:
+        raise InputError(f'the memory range "{text}" must go up in steps of more than 0')
+    _require_few(text, (last - first) // step + 1)
+    return range(first, last + 1, step)
+
+
+def _require_few(text: str, count: int) -> None:
+    if count > _MOST_LIMITS:
+        raise InputError(
+            f'the memory range "{text}" has {count} limits; {_MOST_LIMITS} are the most'
+        )
+
+
+def _percents(text: str) -> list[str]:
+    match = _RANGE.fullmatch(text)
+    if match is None or not all(_PERCENT.fullmatch(number) for number in match.groups()):
+        raise InputError(
+            f'memory must be a range such as "0:100:5", in percent, or "4GiB:16GiB:2GiB", not '
+            f'"{cut(text)}"'
+        )
+    first, last, step = (Fraction(number) for number in match.groups())
+    if step == 0 or last < first:
+        raise InputError(f'the memory range "{text}" must go up in steps of more than 0')
+    count = int((last - first) / step) + 1
+    _require_few(text, count)
+    return [f"{_decimal(first + index * step)}%" for index in range(count)]
+
+
+def _decimal(value: Fraction) -> str:
+    # Sums of numbers with at most six decimals have no more of them.
+    digits = f"{value.numerator * 10**6 // value.denominator:07d}"
+    return f"{digits[:-6]}.{digits[-6:]}".rstrip("0").rstrip(".")
 
 
 def percent_of(problem: Problem) -> float | None:
@@ -157,7 +222,7 @@ def varied(
     recompute : Recompute, optional
         Kind of recomputation where it is allowed; by default the problem's own choice, or any.
     limits : sequence of str or int, optional
-        As for `offcert_lab.campaign.cells.grid`.
+        As for `offcert.campaign.cells.grid`.
     """
     found = []
     for subject in subjects:
@@ -176,6 +241,10 @@ def varied(
             sizes = tuple(dict.fromkeys(read))
         found += [(each, list(sizes)) for each in variants]
     return found
+
+
+def _size(limit: str | int, problem: Problem) -> int:
+    return limit if isinstance(limit, int) else parse_memory(limit, problem)
 
 
 def _same_or(subject: Subject, problem: Problem) -> Subject:

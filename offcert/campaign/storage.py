@@ -1,6 +1,6 @@
 """The columns of a campaign's table, and tables as files: Parquet, CSV, JSON, and JSON lines.
 
-Only Parquet needs more than Python: ``pip install './lab[compare]'``.
+Only Parquet needs more than Python: ``pip install '.[compare]'``.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise InputError("Parquet files need pyarrow: pip install './lab[compare]'") from None
+        raise InputError("Parquet files need pyarrow: pip install '.[compare]'") from None
     return pyarrow
 
 

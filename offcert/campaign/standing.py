@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
+from offcert.campaign.cells import CERTIFY
+from offcert.campaign.run import Summary
+from offcert.campaign.storage import FAILED, NO_PLAN, Row
 from offcert.core.errors import InputError
 from offcert.core.messages import aligned
 from offcert.core.result import SolveStatus
 from offcert.core.units import Units, format_size, format_time
 from offcert.instances.library import Library
 from offcert.instances.records import Record
-from offcert_lab.campaign.cells import CERTIFY
-from offcert_lab.campaign.run import Summary
-from offcert_lab.campaign.storage import FAILED, NO_PLAN, Row
 
 
 def summary_to_json(summary: Summary) -> dict[str, Any]:

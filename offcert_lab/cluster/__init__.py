@@ -1,0 +1,1 @@
+"""Cells of a campaign on the workers of a cluster."""
