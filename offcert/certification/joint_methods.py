@@ -134,9 +134,10 @@ JOINT_METHODS = {
         bounds=("joint-stages",),
         reads=("time_limit",),
     ),
-    "joint-labels": _of_networks(
+    "joint-labels": Method(
         run=close_joint,
-        summary="every way to move and compute again, searched to the end; for small networks",
+        summary="every way to move and compute again, searched to the end; for small problems",
+        recompute=frozenset(Recompute),
         bounds=("joint-labels", "joint-labels-memory"),
         minimise=_EITHER,
         reads=("time_limit",),

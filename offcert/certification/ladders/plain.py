@@ -27,6 +27,10 @@ _FEW_GAPS = 60
 # Gaps of distinct sizes up to which matched heads do better than atomic ones on a duplex link: they
 # close 16 that those leave open by 0.5 %, and leave more open of 36. Measured; no record.
 _FEW_DISTINCT = 24
+# Gaps of the largest traces that are searched to the end before all else, and after what closes
+# networks at once; operations of the longest one that gets a long turn. Measured with
+# benchmarks/small_problems.py.
+_SMALLEST, _FEW_LABELS, _MOST_LABELLED = 8, 32, 64
 # Operations of the longest trace whose linear programs are still solved, and their multipliers made
 # exact, in seconds. Measured; no record.
 _MOST_FOR_LINEAR = 2000
@@ -56,6 +60,14 @@ _FIRST = (
         relaxed_only=True,
     ),
     _rung("set-search", 0.03, "a good plan for bounds to meet, in half a second", at_most=0.5),
+    _rung(
+        "joint-labels",
+        0.05,
+        "closes the smallest at once, with any gaps and on any link",
+        at_least=0.5,
+        at_most=0.5,
+        most_gaps=_SMALLEST,
+    ),
 )
 
 _AT_ONCE = _rung(
@@ -64,6 +76,15 @@ _AT_ONCE = _rung(
     "closes most small networks within a second",
     at_least=0.3,
     at_most=1.0,
+)
+
+_SMALL = _rung(
+    "joint-labels",
+    0.05,
+    "closes most that are small, with any gaps and on any link",
+    at_least=0.5,
+    at_most=0.5,
+    most_gaps=_FEW_LABELS,
 )
 
 _SHORT = (
@@ -118,6 +139,7 @@ _LONG = (
 
 _REPEATED_SIZES = (
     _AT_ONCE,
+    _SMALL,
     _rung(
         "outward",
         0.45,
@@ -208,6 +230,7 @@ _DISTINCT_SIZES = (
         at_least=0.5,
         at_most=1.0,
     ),
+    _SMALL,
     _rung(
         "atomic-heads",
         0.06,
@@ -255,6 +278,7 @@ _DUPLEX = (
         at_least=0.5,
         at_most=1.0,
     ),
+    _SMALL,
     *_SHORT,
     _rung(
         "matched-heads-joined",
@@ -285,6 +309,13 @@ _DUPLEX = (
 )
 
 _LAST = (
+    _rung(
+        "joint-labels",
+        0.3,
+        "closes what is small and has several gaps a tensor, whose bound nothing else meets",
+        at_most=30.0,
+        most_operations=_MOST_LABELLED,
+    ),
     _rung("stage-milp", 0.3, "tells whole tensors apart where all else has failed"),
     _rung("interval-cpsat", 1.0, "exact, for what is left of the time"),
 )

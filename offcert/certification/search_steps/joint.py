@@ -23,6 +23,7 @@ from offcert.questions.schedule.simulate import simulate
 from offcert.verification.execution import legality_faults, persistency_faults
 
 if TYPE_CHECKING:
+    from offcert.core.execution import Execution
     from offcert.heuristics.joint.plans import JointPlan
     from offcert.heuristics.joint.tables import Tables
 
@@ -106,17 +107,24 @@ def close_joint(search: Search, effort: Effort) -> None:
     if problem.minimise is Minimise.MEMORY:
         _close_memory(search, effort)
         return
-    if search.objective is None:
-        search.infeasibility = no_execution(problem, effort.seconds / 2)
-        if search.infeasibility is not None:
-            return
-    found = shortest_execution(problem, effort.seconds / 2, search.objective)
+    seconds = effort.seconds
+    if problem.recompute is not Recompute.NONE:
+        seconds /= 2
+        if search.objective is None:
+            search.infeasibility = no_execution(problem, seconds)
+            if search.infeasibility is not None:
+                return
+    found = shortest_execution(problem, seconds, search.objective)
     execution, schedule = found.execution, found.schedule
     # Labels allow a little more than executions; on chains, stored copies may have to stay.
-    if execution is not None and schedule is not None and not legality_faults(problem, execution):
+    if execution is not None and schedule is not None and _is_legal(problem, execution):
         search.offer_executed(execution, schedule)
     if found.bound is not None:
         search.add(found.bound)
+
+
+def _is_legal(problem: Problem, execution: Execution) -> bool:
+    return problem.recompute is Recompute.NONE or not legality_faults(problem, execution)
 
 
 def _close_memory(search: Search, effort: Effort) -> None:
@@ -128,7 +136,7 @@ def _close_memory(search: Search, effort: Effort) -> None:
     enough = problem.trace.peak_memory + 1 if objective is None else objective
     found = least_memory_execution(problem, effort.seconds, (search.proved_bound, enough))
     execution, schedule, memory = found.execution, found.schedule, found.memory
-    if execution is not None and memory is not None and not legality_faults(problem, execution):
+    if execution is not None and memory is not None and _is_legal(problem, execution):
         if schedule is None:
             executed = problem.executed(execution).with_memory(memory)
             schedule = simulate(executed, sequential(executed))

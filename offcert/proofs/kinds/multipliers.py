@@ -70,7 +70,7 @@ JOINT = (
         "joint-labels",
         Computed,
         Later(lambda: offcert.verification.joint.verifier.joint_labels),
-        "every way to move and compute again, searched to the end; for small networks",
+        "every way to move and compute again, searched to the end; for small problems",
         page="joint-labels",
         searched=True,
         transfers=ALL,

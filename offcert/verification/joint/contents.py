@@ -13,9 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
+from offcert.core.trace import Trace
+from offcert.questions.schedule.problem import Problem, Recompute
 
 # Sets of contents are integers: one bit each.
 Held = int
@@ -59,7 +61,8 @@ class Contents:
     """
 
     def __init__(self, problem: Problem, timed: bool = True) -> None:
-        network = problem.computed
+        trace = problem.trace if problem.recompute is Recompute.NONE else None
+        network = problem.computed if trace is None else _of_trace(trace)
         assert network is not None
         self.problem, self.network, self.timed = problem, network, timed
         self.one_way = not problem.platform.duplex
@@ -73,6 +76,12 @@ class Contents:
         for value, writer in enumerate(network.writer):
             if writer < 0 and network.values[value].base is None and network.readers[value]:
                 self.start |= 1 << self._places[value, 0, False]
+        self.lasting = [0] * (len(network) + 1)
+        if trace is not None:
+            # Between two uses one after the other a tensor has no gap.
+            for place, tensor in enumerate(trace.tensors):
+                for use in set(tensor.uses).intersection(each - 1 for each in tensor.uses):
+                    self.lasting[use + 1] |= 1 << place
         self.size_of = cache(self._size_of)
         self.first_runs = cache(self._first_runs)
         self.wanted = cache(self._wanted)
@@ -199,6 +208,24 @@ class Contents:
             runs |= missing
             grown = bool(missing)
         return sum(self.work[run].ticks for run in runs)
+
+
+def _of_trace(trace: Trace) -> Network:
+    """Return the network of the operations of a trace, none of which may run again."""
+    return Network(
+        (
+            Computation(
+                operation.name,
+                operation.duration,
+                operation.workspace,
+                reads=tuple(v for v, tensor in enumerate(trace.tensors) if use in tensor.uses[1:]),
+                writes=tuple(v for v, tensor in enumerate(trace.tensors) if use == tensor.uses[0]),
+                repeatable=False,
+            )
+            for use, operation in enumerate(trace.operations)
+        ),
+        (Value(tensor.name, tensor.size, tensor.evictable) for tensor in trace.tensors),
+    )
 
 
 def _held(places: Iterable[int]) -> Held:

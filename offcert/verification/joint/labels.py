@@ -13,7 +13,9 @@ from heapq import heappop, heappush
 from itertools import product
 from typing import NamedTuple
 
+from offcert.questions.schedule.problem import Recompute
 from offcert.verification.joint.contents import Contents, Held
+from offcert.verification.joint.moves import Moves
 from offcert.verification.limits import Allowance, BeyondLimitsError
 
 # Situations that are held if the caller says nothing, situations between two looks at the clock
@@ -85,6 +87,9 @@ class JointLabels:
         self.waiting: list[tuple[int, int, Situation]] = []
         self.replaced: set[Situation] = set()
         self.number = 0
+        problem, self.moves = contents.problem, None
+        if problem.recompute is Recompute.NONE and contents.timed:
+            self.moves = Moves(problem.trace, problem.platform, memory)
 
     def shorter(self, allowance: Allowance) -> int | None:
         """Return the ticks of an execution that ends before the limit, or None if there is none.
@@ -124,6 +129,8 @@ class JointLabels:
         if left is None:
             return
         earliest = max(found.clock, found.free) + left
+        if self.moves is not None:
+            earliest = max(earliest, self._with_moves(found, self.moves))
         if self.limit is not None and earliest >= self.limit:
             return
         others = self.known.setdefault(found.alike, [])
@@ -138,6 +145,16 @@ class JointLabels:
         self.known[found.alike] = kept
         self.number += 1
         heappush(self.waiting, (earliest, -self.number, found))
+
+    def _with_moves(self, found: Situation, moves: Moves) -> int:
+        """Return when all is over at the earliest, given the transfers that have to come."""
+        here, there = found.here | _bit(found.coming), found.there | _bit(found.going)
+        out, back, turns = moves.still(found.begun, here, there)
+        gone, returned = max(found.clock, found.gone), max(found.clock, found.back)
+        device = max(found.clock, found.free) + moves.to_end[found.begun]
+        if self.contents.one_way:
+            return max(device, max(gone, returned) + turns)
+        return max(device, gone + out, returned + back)
 
     def _late(self, ended: int, begun: int) -> bool:
         """Return whether first runs alone take too long after what ends at a time."""
@@ -205,7 +222,7 @@ class JointLabels:
             if not ((now.there | arriving) & ~now.here) >> place & 1:
                 continue
             start = link if now.there >> place & 1 else max(link, now.gone)
-            for then in self._with_room(now, start, item.size, 0):
+            for then in self._with_room(now, start, item.size, contents.lasting[now.begun]):
                 if not then.here >> place & 1:
                     yield then._replace(coming=place, back=then.clock + item.back)
 

@@ -6,7 +6,7 @@ from offcert.core.errors import InputError
 from offcert.proofs.joint_document import JointCases, TooLongError, read
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.kinds.multipliers import JointProof
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Minimise, Problem, Transfers
 from offcert.verification.joint.contents import Contents
 from offcert.verification.joint.labels import JointLabels
 from offcert.verification.joint.model import JointModel, Weighing
@@ -160,10 +160,6 @@ def beyond_scope(problem: Problem, minimise: Minimise = Minimise.TIME) -> str | 
 
     `minimise` is the objective that the bound is about: ticks or bytes.
     """
-    if problem.computed is None:
-        return "nothing is known of what is computed from what"
-    if problem.recompute is Recompute.NONE:
-        return "it is about problems in which computations may run again"
     if problem.minimise is not minimise:
         return f"it is about the least {minimise}, not the least {problem.minimise}"
     if problem.offload and problem.transfers is not Transfers.ATOMIC:

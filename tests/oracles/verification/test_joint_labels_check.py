@@ -28,6 +28,7 @@ from offcert.verification.joint.verifier import nothing_fits
 from offcert.verification.limits import UNLIMITED, Limits
 from support.oracles.joint import least_time
 from support.oracles.rematerialisation import RematerialisationOracle
+from support.oracles.schedules import brute_force
 from support.oracles.ticks import least_ticks
 from support.problems.joint import (
     joint_problem,
@@ -36,6 +37,7 @@ from support.problems.joint import (
     solvable,
 )
 from support.problems.least_memory import memory_problem
+from support.problems.random_instances import away_between_neighbours, mixed_problem
 from support.problems.random_networks import changed_network, random_network, recompute_problem
 from support.seeds import by_seeds
 
@@ -53,6 +55,28 @@ def test_the_optimum_is_established_and_one_tick_more_is_not() -> None:
         fault = recheck(claim(best + 1), problem)
         assert fault is not None
         assert f"an execution may take {best}" in fault
+
+
+@by_seeds(0, 50, 50)
+def test_on_traces_with_several_gaps_the_optimum_is_established_and_no_more(seeds: range) -> None:
+    waiting = 0
+    for seed in seeds:
+        problem = mixed_problem(7000 + seed, 5)
+        best = brute_force(problem)
+        assert best is not None
+        assert recheck(claim(best), problem) is None
+        fault = recheck(claim(best + 1), problem)
+        assert fault is not None
+        assert f"an execution may take {best}" in fault
+        waiting += best > problem.trace.compute_time
+    assert waiting >= 20
+
+
+def test_nothing_is_away_between_two_uses_one_after_the_other() -> None:
+    assert recheck(claim(19), away_between_neighbours()) is None
+    fault = recheck(claim(20), away_between_neighbours())
+    assert fault is not None
+    assert "an execution may take 19" in fault
 
 
 @pytest.mark.slow
@@ -202,6 +226,26 @@ def test_least_memory_with_transfers(seed: int, spare: int | None) -> None:
     assert least_ticks(drawn.with_memory(result.memory - 1), within) is None
 
 
+@by_seeds(0, 30, 30)
+def test_least_memory_by_a_deadline_where_everything_runs_once(seeds: range) -> None:
+    between = 0
+    for seed in seeds:
+        drawn = mixed_problem(7200 + seed, 4)
+        deadline = drawn.trace.compute_time + seed % 3 * 12
+        problem = replace(drawn, minimise=Minimise.MEMORY, deadline=deadline)
+        certificate = solve(problem, "joint-labels", time_limit=20)
+        result = certificate.result
+        assert result.status is SolveStatus.OPTIMAL
+        assert verify(certificate.to_json()).valid
+        assert result.memory is not None
+        assert brute_force(drawn.with_memory(result.memory)) <= deadline  # type: ignore[operator]
+        if result.memory > drawn.trace.least_memory:
+            late = brute_force(drawn.with_memory(result.memory - 1))
+            assert late is None or late > deadline
+            between += result.memory < drawn.trace.peak_memory
+    assert between >= 6
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [5, 7, 9, 14, 21, 27])
 def test_what_is_impossible_is_found_by_certify_at_random(seed: int) -> None:
@@ -269,7 +313,6 @@ def test_bounds_beside_infeasibility_are_a_fault() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"recompute": "none"}, "in which computations may run again"),
         ({"minimise": "memory"}, "it bounds time, and the problem minimises memory"),
         ({"transfers": "interruptible"}, "atomic transfers, not interruptible ones"),
         ({"transfers": "fractional"}, "atomic transfers, not fractional ones"),

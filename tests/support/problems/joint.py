@@ -20,6 +20,8 @@ from offcert.formulations.labels.joint.bound import shortest_execution
 from offcert.proofs.joint_document import unpack
 from offcert.questions.schedule.problem import Problem, Recompute
 from support.oracles.joint import least_time
+from support.oracles.schedules import brute_force
+from support.problems.random_instances import mixed_problem
 from support.problems.random_networks import checkpoint_chain, random_network, recompute_problem
 
 
@@ -102,6 +104,18 @@ def joint_proofs(method: str) -> list[tuple[Problem, Bound, int]]:
         # Some of them by cases.
         cases = method != "joint-lp" or any("tree" in unpacked(bound) for _, bound, _ in known)
         if len(known) >= 6 and cases:
+            break
+    return known + (_once() if method == "joint-labels" else [])
+
+
+def _once() -> list[tuple[Problem, Bound, int]]:
+    """Return the same of traces, where everything runs once and the link decides."""
+    known: list[tuple[Problem, Bound, int]] = []
+    for problem in (mixed_problem(seed, 4) for seed in range(9000, 9600)):
+        bound, best = shortest_execution(problem, 20).bound, brute_force(problem)
+        if best is not None and bound is not None and best > problem.trace.compute_time:
+            known.append((problem, bound, best))
+        if len(known) >= 6:
             break
     return known
 

@@ -191,3 +191,15 @@ def duplex_with_returns() -> Problem:
         [Tensor("a", 4, (1, 5)), Tensor("b", 4, (2, 3, 4, 6)), Tensor("c", 4, (2, 3, 4, 6))],
     )
     return Problem("returns", trace, Platform(16, Fraction(3), Link.DUPLEX))
+
+
+def away_between_neighbours() -> Problem:
+    """Return a problem of 19 ticks; 18 if what two neighbours use might leave between them.
+
+    See the documentation of the problem, "Between adjacent uses".
+    """
+    trace = Trace(
+        [Operation("o0", 1), Operation("o1", 3), Operation("o2", 3)],
+        [Tensor("t0", 3, (0, 2)), Tensor("t1", 3, (-1, 1)), Tensor("t2", 1, (0, 1))],
+    )
+    return Problem("neighbours", trace, Platform(6, Fraction(1), Link.DUPLEX))

@@ -14,11 +14,11 @@ from offcert.core.execution import Execution
 from offcert.core.platform import Kind
 from offcert.core.result import EXECUTIONS, Bound, Infeasibility
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.formulations.labels.joint.model import JointModel, bits
-from offcert.formulations.labels.joint.search import NOTHING, Label, OpenRun, search
+from offcert.formulations.labels.joint.model import NOTHING, JointModel, Label, OpenRun, bits
+from offcert.formulations.labels.joint.search import search
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.registry import proved
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
+from offcert.questions.schedule.problem import Minimise, Problem, Transfers
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
@@ -57,9 +57,21 @@ def rebuilt(model: JointModel, path: tuple[Label, ...]) -> tuple[Execution, Sche
     try:
         for before, after in pairwise(path):
             replay.step(before, after)
-        return replay.execution()
+        execution, schedule = replay.execution()
     except _NoExecutionError:
         return None
+    if model.once is None:
+        return execution, schedule
+    runs, values = (tuple(range(len(each))) for each in (execution.runs, model.once.tensors))
+    return Execution(model.once, runs, values), _renumbered(schedule, execution, model.once)
+
+
+def _renumbered(schedule: Schedule, execution: Execution, trace: Trace) -> Schedule:
+    """Return a schedule with the gaps of a trace of which an execution is another order."""
+    gaps, values = execution.trace.gaps, execution.values
+    numbers = [trace.gap_numbers[values[each.tensor], each.before, each.after] for each in gaps]
+    moves = [replace(each, gap=numbers[each.gap]) for each in schedule.transfers]
+    return Schedule(schedule.starts, schedule.ends, moves)
 
 
 class _Replay:
@@ -328,8 +340,6 @@ def _nothing_within(model: JointModel, memory: int, end: float, most: int) -> bo
 
 
 def _require_scope(problem: Problem, minimise: Minimise = Minimise.TIME) -> None:
-    if problem.computed is None or problem.recompute is Recompute.NONE:
-        raise MethodError("the search over labels of executions is for what may run again")
     if problem.minimise is not minimise:
         raise MethodError(
             f"the search over labels of executions is asked for the least {minimise}, and the "

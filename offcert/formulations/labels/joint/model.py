@@ -1,4 +1,4 @@
-"""A joint problem for a search over labels, as masks of contents.
+"""Labels, and a joint problem for a search over them, as masks of contents.
 
 A *content* is a value in one state of its changes in place. Of a value that is still to be changed
 there are two contents: a copy that may be changed, and a *settled* one, that has left since it was
@@ -10,13 +10,69 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
 
+from offcert.core.computations import Computation, Value
 from offcert.core.network import Network, sources
 from offcert.core.platform import Kind
-from offcert.questions.schedule.problem import Problem
+from offcert.core.trace import Trace
+from offcert.questions.schedule.problem import Problem, Recompute
 
 # A value, how many computations have changed it in place, and whether it cannot be changed again.
 Content = tuple[int, int, bool]
+# The mark of no content and no computation. By definition.
+NOTHING = -1
+
+
+class OpenRun(NamedTuple):
+    """A run under way: what it may not lose, what of that it makes, and its workspace."""
+
+    computation: int = NOTHING
+    busy: int = 0
+    fresh: int = 0
+    workspace: int = 0
+
+
+IDLE = OpenRun()
+
+
+class Label(NamedTuple):
+    """A beginning of an execution, at a moment.
+
+    Attributes
+    ----------
+    time : int
+        Ticks.
+    stage : int
+        Kind of decisions that are still open at this moment.
+    frontier : int
+        First runs that have begun.
+    device, host : int
+        Contents that are there; those that are being made are on the device.
+    pinned : int
+        Contents that have come back and have not been read since.
+    running : OpenRun
+        The run under way, until `run_end`.
+    leaving, coming : int
+        Contents under way, until `left_at` and `back_at`.
+    latest : OpenRun
+        The run that began last, also if it took no time.
+    """
+
+    time: int
+    stage: int
+    frontier: int
+    device: int
+    host: int
+    pinned: int
+    running: OpenRun
+    run_end: int
+    leaving: int
+    left_at: int
+    coming: int
+    back_at: int
+    latest: OpenRun = IDLE
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -25,6 +81,21 @@ def bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
+
+
+def run_once(trace: Trace) -> Network:
+    """Return a trace as a network: each operation computes its tensors, and may not run again."""
+    reads: list[list[int]] = [[] for _ in trace.operations]
+    writes: list[list[int]] = [[] for _ in trace.operations]
+    for value, tensor in enumerate(trace.tensors):
+        for position, use in enumerate(tensor.uses):
+            if use >= 0:
+                (reads if position else writes)[use].append(value)
+    computations = (
+        Computation(each.name, each.duration, each.workspace, tuple(read), tuple(written), False)
+        for each, read, written in zip(trace.operations, reads, writes, strict=True)
+    )
+    return Network(computations, (Value(t.name, t.size, t.evictable) for t in trace.tensors))
 
 
 @dataclass(frozen=True)
@@ -47,6 +118,10 @@ class JointModel:
 
     Attributes
     ----------
+    once : Trace or None
+        What is executed, if nothing may run again.
+    platform : Platform or None
+        Of the problem; None if nothing takes time.
     sizes : list of int
         Bytes of each content.
     leaves : int
@@ -59,13 +134,18 @@ class JointModel:
         For each computation, the contents that it changes in place, and what becomes of them.
     writes : list of int
         For each computation, the contents that it makes.
+    stays : list of int
+        For each number of first runs that have begun, contents that may not be given up before the
+        next one begins.
     """
 
     def __init__(self, problem: Problem, timeless: bool = False) -> None:
-        network = problem.computed
+        self.once = problem.trace if problem.recompute is Recompute.NONE else None
+        network = problem.computed if self.once is None else run_once(self.once)
         assert network is not None
         self.network: Network = network
         self.simplex = not problem.platform.duplex
+        self.platform = None if timeless else problem.platform
         self.durations = [0 if timeless else each.duration for each in network.computations]
         self.repeatable = [each.repeatable for each in network.computations]
         self._changers: list[list[int]] = [[] for _ in network.values]
@@ -86,6 +166,7 @@ class JointModel:
         self.start = sum(1 << self.number[value, 0, False] for value in self._at_start())
         self.empty = sum(1 << index for index, size in enumerate(self.sizes) if not size)
         self.modes = [self._modes(computation) for computation in range(len(network))]
+        self.stays = self._stays() if self.once else [0] * (len(network) + 1)
         self._totals: dict[int, int] = {0: 0}
 
     def _at_start(self) -> Iterator[int]:
@@ -154,6 +235,15 @@ class JointModel:
                 part = (part - 1) & own
                 modes.append(Mode(part, each.lean))
         return modes
+
+    def _stays(self) -> list[int]:
+        """Return, for each number of runs that have begun, what the last and the next one use.
+
+        Where nothing runs again these are neighbours, and a tensor that both use has no gap between
+        them.
+        """
+        uses = [sum(reads) | writes for reads, writes in zip(self.reads, self.writes, strict=True)]
+        return [0, *(before & after for before, after in pairwise(uses)), 0]
 
     @cached_property
     def makers(self) -> list[int]:

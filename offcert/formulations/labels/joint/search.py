@@ -13,67 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import product
-from typing import NamedTuple
 
 from offcert.core.platform import Kind
-from offcert.formulations.labels.joint.model import JointModel, bits
+from offcert.formulations.labels.joint.link import LinkBound
+from offcert.formulations.labels.joint.model import IDLE, NOTHING, JointModel, Label, OpenRun, bits
 
-# The mark of no value. By definition.
-NOTHING = -1
 # At a moment: what may run is open; what may leave; what may come back; nothing more begins.
 RUNNING, LEAVING, COMING, WAITING = range(4)
 # Labels between two looks at the clock. Arbitrary.
 _SELDOM = 256
-
-
-class OpenRun(NamedTuple):
-    """A run under way: what it may not lose, what of that it makes, and its workspace."""
-
-    computation: int = NOTHING
-    busy: int = 0
-    fresh: int = 0
-    workspace: int = 0
-
-
-IDLE = OpenRun()
-
-
-class Label(NamedTuple):
-    """A beginning of an execution, at a moment.
-
-    Attributes
-    ----------
-    time : int
-        Ticks.
-    stage : int
-        Kind of decisions that are still open at this moment.
-    frontier : int
-        First runs that have begun.
-    device, host : int
-        Contents that are there; those that are being made are on the device.
-    pinned : int
-        Contents that have come back and have not been read since.
-    running : OpenRun
-        The run under way, until `run_end`.
-    leaving, coming : int
-        Contents under way, until `left_at` and `back_at`.
-    latest : OpenRun
-        The run that began last, also if it took no time.
-    """
-
-    time: int
-    stage: int
-    frontier: int
-    device: int
-    host: int
-    pinned: int
-    running: OpenRun
-    run_end: int
-    leaving: int
-    left_at: int
-    coming: int
-    back_at: int
-    latest: OpenRun = IDLE
 
 
 @dataclass(frozen=True)
@@ -131,6 +79,9 @@ class _Search:
         self.heap: list[tuple[int, int, int]] = []
         self.alike: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         self.known: dict[tuple[int, int], int | None] = {}
+        self.link = None
+        if model.once is not None and model.platform is not None:
+            self.link = LinkBound(model, model.once, model.platform, memory)
         if model.total(model.start) <= memory:
             self._keep(
                 Label(0, RUNNING, 0, model.start, 0, 0, IDLE, 0, NOTHING, 0, NOTHING, 0), NOTHING
@@ -172,6 +123,8 @@ class _Search:
         if needed is None:
             return
         at_least = max(label.time, label.run_end) + needed
+        if self.link is not None:
+            at_least = max(at_least, self.link.end(label))
         if self.limit is not None and at_least >= self.limit:
             return
         key = (
@@ -275,7 +228,8 @@ class _Search:
         if label.coming != NOTHING or (self.model.simplex and label.leaving != NOTHING):
             return
         model = self.model
-        fixed = label.device & (label.running.busy | label.pinned)
+        stays = label.running.busy | label.pinned | model.stays[label.frontier]
+        fixed = label.device & stays
         if label.leaving != NOTHING:
             fixed |= 1 << label.leaving
         room = self.memory - label.running.workspace - model.total(fixed)

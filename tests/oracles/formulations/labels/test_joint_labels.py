@@ -14,11 +14,13 @@ from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.formulations.labels.joint.bound import no_execution, shortest_execution
 from offcert.formulations.labels.joint.model import JointModel
+from offcert.formulations.labels.joint.search import search
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.verification.execution import execution_faults
 from support.oracles.joint import least_time
 from support.oracles.rematerialisation import RematerialisationOracle
+from support.oracles.schedules import brute_force
 from support.oracles.ticks import least_ticks
 from support.problems.joint import (
     joint_problem,
@@ -26,6 +28,7 @@ from support.problems.joint import (
     made_twice_before_a_change,
     solvable,
 )
+from support.problems.random_instances import away_between_neighbours, mixed_problem
 from support.problems.random_networks import changed_network, random_network, recompute_problem
 from support.seeds import by_seeds
 
@@ -59,6 +62,34 @@ def test_it_is_as_good_as_brute_force() -> None:
         again += bool(found.execution.repeated)
     assert moved >= 4
     assert again >= 4
+
+
+@by_seeds(0, 60, 60)
+def test_where_everything_runs_once_it_is_as_good_as_brute_force(seeds: range) -> None:
+    several = 0
+    for seed in seeds:
+        problem = mixed_problem(seed, 5)
+        found = shortest_execution(problem, 60)
+        assert found.bound is not None
+        assert found.bound.value == brute_force(problem)
+        assert found.execution is not None
+        assert found.schedule is not None
+        assert found.execution.trace == problem.trace
+        assert check(problem, found.schedule) == []
+        assert found.schedule.makespan == found.bound.value
+        several += len(problem.trace.gaps) > len({gap.tensor for gap in problem.trace.gaps})
+    assert several >= 4
+
+
+def test_on_a_duplex_link_nothing_is_away_between_two_uses_one_after_the_other() -> None:
+    problem = away_between_neighbours()
+    assert brute_force(problem) == 19
+    found = shortest_execution(problem, 60)
+    assert found.bound is not None
+    assert found.bound.value == 19
+    model = JointModel(problem)
+    model.stays = [0] * len(model.stays)
+    assert search(model, problem.platform.memory).bound == 18
 
 
 @pytest.mark.slow
@@ -186,7 +217,6 @@ def test_empty_values_do_not_leave_and_take_no_room() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"recompute": "none"}, "for what may run again"),
         ({"minimise": "memory"}, "asked for the least time, and the problem minimises memory"),
         ({"transfers": "interruptible"}, "atomic transfers, not interruptible"),
     ],
