@@ -42,8 +42,8 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.profiling.profile import profile
+from offcert.runtime.segments.attach import segmented
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
-from offcert.runtime.segments.steps import segmented
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.workloads.standard_step import standard_step
 from offcert.runtime.workloads.workload import Workload

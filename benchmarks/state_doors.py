@@ -30,7 +30,7 @@ from offcert.runtime.capture import capture
 from offcert.runtime.capture.capture import read_capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.plan.predict import predict
-from offcert.runtime.segments.steps import segmented
+from offcert.runtime.segments.attach import segmented
 from offcert.runtime.watch import operators as recomputing
 from offcert.training import offload, search
 

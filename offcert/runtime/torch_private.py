@@ -2,9 +2,9 @@
 
 Only `offcert.runtime.compiled`, which is made of the compiler's names, imports them itself. All of
 them were seen in the versions of `offcert.runtime.torch_versions`, in each of which
-`benchmarks/versions.py` runs the test that looks for them. What is asked of objects (`tensor._version`, `storage._cdata`, the hooks of a module, what
-`fully_shard` remembers) stands where it is asked. The compiler's names are loaded when they are
-imported from here.
+`benchmarks/versions.py` runs the test that looks for them. What is asked of objects
+(`tensor._version`, `storage._cdata`, the hooks of a module, what `fully_shard` remembers) stands
+where it is asked. The compiler's names are loaded when they are imported from here.
 """
 
 from __future__ import annotations

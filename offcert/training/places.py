@@ -10,8 +10,8 @@ from offcert.certification.kept_plans import KeptPlans
 from offcert.core.errors import InputError
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
+from offcert.runtime.follow.counting import host_memory_of
 from offcert.runtime.follow.follower import Follower
-from offcert.runtime.follow.memory import host_memory_of
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.placed import NOTHING_AGAIN
 from offcert.training.search import Found

@@ -30,9 +30,8 @@ from offcert.runtime.capture.kernels import (
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
-from offcert.runtime.segments.attach import Segments
+from offcert.runtime.segments.attach import SegmentedSteps, Segments
 from offcert.runtime.segments.placed import PlacedProgram
-from offcert.runtime.segments.steps import SegmentedSteps
 from offcert.runtime.torch_private import tree_leaves
 from offcert.runtime.watch.guard import one_line, quiet
 from offcert.runtime.watch.hooks import Hooks, uncompiled, unwrap

@@ -1,18 +1,24 @@
-"""The clock of a step under a plan: it hears of the events at which the plan does something."""
+"""The clock of a step under a plan: it hears of the events at which the plan does something.
+
+`IdleRun` is a step under a plan that does nothing.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from offcert.runtime.follow.counting import Known, Reserved
+from offcert.runtime.follow.excess import Excess
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.step_table import NONE, Row, Turns
 from offcert.runtime.watch.events import (
     END,
     OPERATOR,
+    OUTPUT,
     UNPACK,
     Event,
     Session,
@@ -21,7 +27,9 @@ from offcert.runtime.watch.events import (
 )
 from offcert.runtime.watch.guard import Guard, guarded
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.operators import is_recomputing
+from offcert.runtime.watch.operators import is_here, is_recomputing
+from offcert.runtime.watch.signature import Signature
+from offcert.runtime.watch.tracker import LiveBytes
 
 
 class Clock(Session):
@@ -204,3 +212,72 @@ class GradientTurns:
         for operation in self._operations[again : again + 1]:
             if operation != NONE:
                 session.reach(operation)
+
+
+class IdleRun(Session):
+    """A step under a plan that changes nothing: it runs as without us."""
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        step_plan: StepPlan,
+        exceeds: Callable[[str], None],
+        reserved: Reserved,
+        known: Known,
+        counter: LiveBytes | None,
+    ) -> None:
+        super().__init__(hooks)
+        # Of several calls each is taken for a step: none is counted from beginning to end.
+        self._counter = counter if len(step_plan.capture.calls) == 1 else None
+        self._excess = Excess(step_plan, hooks.parts, known)
+        self._exceeds, self._reserved = exceeds, reserved
+        self._seen = True
+        self._told = self._over = False
+        looks = self._counter is not None or reserved.reads or self._excess.keeps_casts
+        self._looks_at_the_end = looks
+
+    def begin_call(self, call: Signature) -> None:
+        """Take note of how the model is called."""
+        self._excess.begin_call(call)
+
+    def enter(self, path: str, values: Any) -> None:
+        """Take no note of a module that is called."""
+
+    def leave(self, path: str, output: Any) -> None:
+        """Watch for the backward pass where it matters when it begins or ends."""
+        if not path and self._looks_at_the_end:
+            self.watch(OUTPUT, path, 0, output)
+
+    def tick(self, event: Event) -> None:
+        """Look at the end of the backward pass what the step has taken."""
+        if event.kind == END and not self._over:
+            self._over = True
+            self._end()
+
+    def wants(self, event: Event) -> bool:
+        """Every event is wanted: only tensors that were asked for are watched."""
+        return True
+
+    def returned(self) -> None:
+        """Look whether the call of the model did more than the captured one."""
+        self._excess.end_call(0)
+        if not self._looks_at_the_end:
+            self._tell(self._excess.at_end(None))
+
+    def begin_backward(self) -> None:
+        """Look whether it keeps more than the captured one."""
+        self._seen = self._counter is None or is_here(self._counter)
+        self._excess.begin_backward()
+
+    def _end(self) -> None:
+        counter = self._counter
+        if counter is not None:
+            counter.stop()
+        peaks = None if counter is None or not self._seen else [counter.peak]
+        self._tell(self._excess.at_end(peaks))
+        self._tell(self._reserved.exceeded(self._reserved.read(), self._excess.step_plan))
+
+    def _tell(self, what: str | None) -> None:
+        if what is not None and not self._told:
+            self._told = True
+            self._exceeds(what)

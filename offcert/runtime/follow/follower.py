@@ -14,17 +14,14 @@ from torch import nn
 
 from offcert.core.errors import OffcertError
 from offcert.runtime.follow.accounts import Accounts
-from offcert.runtime.follow.clock import listen
-from offcert.runtime.follow.counting import Counting
-from offcert.runtime.follow.excess import IdleRun
+from offcert.runtime.follow.clock import IdleRun, listen
+from offcert.runtime.follow.counting import Counting, Reserved
 from offcert.runtime.follow.kinds import Kinds
-from offcert.runtime.follow.memory import Reserved
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.follow.step_storages import StepStorages
 from offcert.runtime.plan.step_plan import StepPlan
-from offcert.runtime.segments.attach import Segments
-from offcert.runtime.segments.steps import SegmentedSteps
+from offcert.runtime.segments.attach import SegmentedSteps, Segments
 from offcert.runtime.streaming.mover_makers import mover_maker_for
 from offcert.runtime.watch.events import OPERATOR, Session
 from offcert.runtime.watch.guard import Guard

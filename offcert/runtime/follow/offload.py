@@ -17,8 +17,8 @@ from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.training_record import HostMemory
+from offcert.runtime.follow.counting import host_memory_of
 from offcert.runtime.follow.follower import Follower, Listener, unhook
-from offcert.runtime.follow.memory import host_memory_of
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike, StepPlan, step_plans

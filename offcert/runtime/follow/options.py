@@ -14,7 +14,7 @@ from offcert.core.options import require_count
 from offcert.core.units import require_size
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.device.interface import Device
-from offcert.runtime.follow.memory import host_memory_of
+from offcert.runtime.follow.counting import host_memory_of
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.hooks import unwrap
 

@@ -11,10 +11,8 @@ import torch
 from offcert.core.errors import PlanError
 from offcert.runtime.device.interface import MemoryReading
 from offcert.runtime.follow.clock import Clock
-from offcert.runtime.follow.counting import Known
-from offcert.runtime.follow.excess import AS_ONE, Excess, StepEntries, sizes_of
-from offcert.runtime.follow.left_out import LeftOut, Stayed
-from offcert.runtime.follow.memory import Counts, Reserved
+from offcert.runtime.follow.counting import Counts, Known, Reserved
+from offcert.runtime.follow.excess import AS_ONE, Excess, LeftOut, Stayed, StepEntries, sizes_of
 from offcert.runtime.plan.reports import StepReport, Unforeseen
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.step_table import SavedKind

@@ -27,7 +27,7 @@ from offcert.questions.schedule.training_record import (
 )
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.interface import Device
-from offcert.runtime.follow.memory import host_memory_of
+from offcert.runtime.follow.counting import host_memory_of
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.hardware.model import MATH
 from offcert.runtime.pairs.hosted import Hosted, hosted

@@ -19,7 +19,7 @@ from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.plan.place import place, program_of, steady
 from offcert.runtime.segments import settings
-from offcert.runtime.segments.steps import segmented
+from offcert.runtime.segments.attach import segmented
 from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.operators import pure

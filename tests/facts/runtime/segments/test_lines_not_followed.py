@@ -13,7 +13,7 @@ from torch import nn
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.step_plan import step_plan
-from offcert.runtime.segments.steps import segmented
+from offcert.runtime.segments.attach import segmented
 from support.runtime.joint_training import carried_by, problem_of
 
 

@@ -14,8 +14,8 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.segments.attach import segmented
 from offcert.runtime.segments.placed import Kept
-from offcert.runtime.segments.steps import segmented
 from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.guard import OffloadWarning
 from support.runtime.captured import _train, mean_step, require_same, standard_loop

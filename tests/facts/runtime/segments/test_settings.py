@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from offcert.runtime.segments.attach import segmented
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.settings import put, settings
-from offcert.runtime.segments.steps import segmented
 
 pytestmark = pytest.mark.skipif(
     not hasattr(torch._C, "_get_fp32_precision_getter"), reason="this PyTorch has older names only"

@@ -15,8 +15,8 @@ from test_segment_traps import BLOCKS, Three, same_training
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from offcert.runtime.segments.attach import segmented
 from offcert.runtime.segments.saved import Mode
-from offcert.runtime.segments.steps import segmented
 from offcert.runtime.watch.guard import OffloadWarning, RecomputeError
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import Unwatched, again
