@@ -31,17 +31,10 @@ _NS_PER_US = 1000
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel, in nanoseconds.
+    """A kernel, in nanoseconds."""
 
-    Attributes
-    ----------
-    launched : int
-        When the host launched it.
-    begin, end : int
-        When it ran.
-    """
-
-    launched: int
+    launched: int  # When the host launched it
+    # When it ran.
     begin: int
     end: int
 

@@ -219,23 +219,7 @@ def memory_enough() -> Iterator[None]:
 
 
 class Timing(Session):
-    """Marks the time at every tick of a capture.
-
-    Attributes
-    ----------
-    marks : list
-        When operations began, and when the last one ended.
-    handed : list of int
-        When the host was there, by its own clock, in nanoseconds.
-    rises : list of int
-        By how much more bytes were allocated in each operation than when it began, without those
-        of the parameters' gradients that are there when it ends, which no trace counts; if asked
-        for.
-    at_begin : list of int
-        Bytes that were allocated when each began, without those of the gradients; likewise.
-    readings : list of MemoryReading
-        At every mark, with the peaks since the one before; if asked for.
-    """
+    """Marks the time at every tick of a capture."""
 
     def __init__(
         self,
@@ -250,10 +234,16 @@ class Timing(Session):
         super().__init__(hooks)
         self._now = now
         self._marked = marked
+        # When operations began, and when the last one ended.
         self.marks: list[int | DeviceEvent] = []
-        self.handed: list[int] = []
+        self.handed: list[int] = []  # When the host was there, by its own clock, in nanoseconds
+        # By how much more bytes were allocated in each operation than when it began, without those
+        # of the parameters' gradients that are there when it ends, which no trace counts; if asked
+        # for.
         self.rises: list[int] = []
+        # Bytes that were allocated when each began, without those of the gradients; likewise.
         self.at_begin: list[int] = []
+        # At every mark, with the peaks since the one before; if asked for.
         self.readings: list[MemoryReading] = []
         self._capture = capture
         self._watch = watch

@@ -34,26 +34,16 @@ def poisoned(size: int) -> torch.Tensor:
 
 
 class Known:
-    """One storage.
-
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    born : int
-        The number of the allocation in the work of ``compute``; 0 if operators made it.
-    uses : Uses
-        By copies.
-    reference : weakref.ref
-        To the storage: nothing here keeps it alive.
-    """
+    """One storage."""
 
     __slots__ = ("born", "reference", "size", "uses")
 
     def __init__(self, size: int, born: int, streams: int) -> None:
-        self.size = size
+        self.size = size  # Bytes
+        # The number of the allocation in the work of ``compute``; 0 if operators made it.
         self.born = born
-        self.uses = Uses(streams)
+        self.uses = Uses(streams)  # By copies
+        # To the storage: nothing here keeps it alive.
         self.reference: weakref.ref[torch.UntypedStorage] | None = None
 
     def address(self, offset: int, size: int) -> int | None:
@@ -104,28 +94,16 @@ class SimulatedArena:
         How many use it.
     closing : callable
         Called with it when it is given back.
-
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    registered : bool
-        Whether streams copy to and from it by themselves.
-    where : str
-        Where its memory is.
-    ranges : HostUses
-        Ranges of addresses, with the copies that have used them.
-    closed : bool
-        Whether it has been given back.
     """
 
     def __init__(
         self, memory: Arena, streams: int, closing: Callable[[SimulatedArena], None]
     ) -> None:
-        self.size = memory.size
-        self.registered = memory.registered
-        self.where = memory.where
-        self.closed = False
+        self.size = memory.size  # Bytes
+        self.registered = memory.registered  # Whether streams copy to and from it by themselves
+        self.where = memory.where  # Where its memory is
+        self.closed = False  # Whether it has been given back
+        # Ranges of addresses, with the copies that have used them.
         self.ranges = HostUses(self.size, streams)
         self._closing = closing
         self._memory = memory
@@ -178,15 +156,10 @@ class PinnedBudget:
         None for as many as are asked for.
     name : str
         Name of the device.
-
-    Attributes
-    ----------
-    known : dict of int to int
-        Registered memory: bytes by address.
     """
 
     def __init__(self, limit: int | None, name: str) -> None:
-        self.known: dict[int, int] = {}
+        self.known: dict[int, int] = {}  # Registered memory: bytes by address
         self._limit = limit
         self._name = name
 

@@ -9,14 +9,7 @@ from offcert.questions.schedule.slowing import slowed_ends
 
 
 class Moment:
-    """The end of a piece of work, which begins after others.
-
-    Attributes
-    ----------
-    begin, end : int
-        Nanoseconds of the device; of copies that slow each other down as far as is known
-        (`Timeline.settle`).
-    """
+    """The end of a piece of work, which begins after others."""
 
     __slots__ = ("_befores", "_earliest", "_until", "begin", "end", "kind", "lasts", "size")
 
@@ -35,6 +28,8 @@ class Moment:
         self.lasts = lasts
         self.kind = kind
         self.size = size
+        # Nanoseconds of the device; of copies that slow each other down as far as is known
+        # (`Timeline.settle`).
         self.begin = self.end = 0
         self.follow()
 

@@ -1,10 +1,10 @@
-"""A training step of a model of `transformers`, from nothing but its configuration."""
+"""A training step of a model of `transformers`, from its configuration, autocast as on a card."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,15 @@ from unittest.mock import patch
 
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 
 from offcert.core.errors import InputError, require_transformers
 from offcert.core.messages import meant, short_repr, show
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.tail_chunks import with_tail_chunks
 from offcert.runtime.watch.guard import one_line, quiet
-from offcert.runtime.workloads.card_autocast import CardAutocast
 from offcert.runtime.workloads.quantised import quantisation_of, quantise, with_adapters
 from offcert.runtime.workloads.shapes import SHAPES
 from offcert.runtime.workloads.standard_step import device_of
@@ -331,3 +332,48 @@ def _require_positive(**numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None and (type(number) is not int or number < 1):
             raise InputError(f"{name} must be a positive integer, not {short_repr(number)}")
+
+
+# Given by PyTorch: "CUDA Ops that can autocast to float32" of its page about torch.amp. Losses that
+# are made of others here are left out.
+_NAMES = (
+    "__pow__", "__rpow__", "__rdiv__", "__rtruediv__", "acos", "asin", "cosh", "cdist",
+    "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy", "cumprod", "cumsum",
+    "dist", "erfinv", "exp", "expm1", "group_norm", "kl_div", "l1_loss", "layer_norm", "log",
+    "log10", "log_softmax", "log1p", "log2", "mse_loss", "nll_loss", "norm", "normalize", "pdist",
+    "poisson_nll_loss", "pow", "prod", "reciprocal", "rsqrt", "sinh", "smooth_l1_loss", "softmax",
+    "soft_margin_loss", "softmin", "softplus", "sum", "renorm", "tan", "triplet_margin_loss",
+)  # fmt: skip
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def _functions() -> Iterable[Callable[..., Any]]:
+    for owner in (torch, torch.Tensor, functional):
+        yield from (getattr(owner, name) for name in _NAMES if hasattr(owner, name))
+
+
+_IN_FLOAT32 = frozenset(_functions())
+
+
+class CardAutocast(TorchFunctionMode):
+    """Computes in float32 as a card's autocast does, where autocast of the CPU is on."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function, with its tensors in float32 if a card's autocast sees to that."""
+        given = dict(kwargs or {})
+        # Whoever names a type, or where the result goes, gets that.
+        named = given.get("dtype") is not None or given.get("out") is not None
+        if func in _IN_FLOAT32 and not named and torch.is_autocast_enabled("cpu"):
+            args = tuple(map(_cast, args))
+            given = {name: _cast(value) for name, value in given.items()}
+        return func(*args, **given)
+
+
+def _cast(value: Any) -> Any:
+    return value.float() if isinstance(value, torch.Tensor) and value.dtype in _HALF else value
