@@ -24,7 +24,6 @@ from offcert.runtime.watch.guard import one_line, quiet
 from offcert.runtime.workloads.quantised import quantisation_of, quantise, with_adapters
 from offcert.runtime.workloads.shapes import SHAPES
 from offcert.runtime.workloads.standard_step import device_of
-from offcert.runtime.workloads.unet import UNet, read_unet, unet_batches, unet_loss
 
 CONFIG_NAME = "config.json"
 DTYPES = {
@@ -95,11 +94,9 @@ def training_step(
     if attention not in ATTENTION:
         raise InputError(f"attention must be one of {', '.join(ATTENTION)}, not {show(attention)}")
     given, type_ = read_config(config), "float32" if autocast else _dtype("dtype", dtype)
-    is_unet = "_class_name" in given
-    if not is_unet:
-        require_transformers("a model from its configuration")
+    require_transformers("a model from its configuration")
     with quiet():
-        model = read_unet(given).to(getattr(torch, type_)) if is_unet else _model(given, type_)
+        model = _model(given, type_)
     packed = quantisation_of(given, bits)
     if packed is not None:
         if lora is None:
@@ -114,11 +111,6 @@ def training_step(
     # What layers of 8 bits hold would be there beside what runs again.
     again = packed is None or packed.bits == 4
     contexts = _contexts(model, autocast, attention)
-    if isinstance(model, UNet):
-        if sequence is not None:
-            raise InputError("sequence is for models that read text, which UNet does not")
-        draw = unet_batches(model, batch, model.conv_in.weight.dtype)
-        return TrainingStep(model, _within(contexts, unet_loss), draw, again=again)
 
     def run(model: nn.Module, inputs: Any) -> torch.Tensor:
         loss: torch.Tensor = model(**inputs).loss
@@ -298,8 +290,7 @@ def _contexts(model: nn.Module, autocast: str | None, attention: str) -> Callabl
     @contextmanager
     def contexts() -> Iterator[None]:
         with ExitStack() as stack:
-            if not isinstance(model, UNet):
-                stack.enter_context(_nothing_packed())
+            stack.enter_context(_nothing_packed())
             # What is switched off around it stays off.
             off = {kernel for kernel, enabled in _ENABLED.items() if not enabled()}
             stack.enter_context(sdpa_kernel([k for k in ATTENTION[chosen] if k not in off]))
