@@ -42,17 +42,9 @@ class AutoPlans:
 
     It hears of every step first (`offcert.runtime.follow.follower.Listener`), and passes it on.
     What it knows of steps is in its parts: `Branches` (kinds of steps that are not what they were
-    taken for), `Sizes` (how large steps are), `PlanMaker` with its `Places` (the
-    plans, and the searches for better ones), `Study` (the step that is being recorded).
-
-    Parameters
-    ----------
-    follower : Follower
-        Follows the plans; without any yet.
-    planner : Planner
-        Makes problems of captures.
-    plans : KeptPlans or None
-        A folder in which plans are kept.
+    taken for), `Sizes` (how large steps are), `PlanMaker` with its `Places` (the plans, and the
+    searches for better ones), `Study` (the step that is being recorded). Plans may be kept in a
+    folder.
     """
 
     def __init__(self, follower: Follower, planner: Planner, plans: KeptPlans | None) -> None:

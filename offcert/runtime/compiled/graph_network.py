@@ -243,13 +243,8 @@ def graphs_of(step: TrainingStep) -> list[DividedGraph]:
     """Return the graphs that Inductor would compile of a step, in the order of the forward pass.
 
     The program runs once, without its backward pass if it returns the loss; in the place of each
-    graph runs one that computes nothing, so that results have shapes but no values.
-
-    Parameters
-    ----------
-    step : TrainingStep
-        Model, batch and loss. The model is as before afterwards; code that was compiled before is
-        compiled anew when it runs next.
+    graph runs one that computes nothing, so that results have shapes but no values. The model is as
+    before afterwards; code that was compiled before is compiled anew when it runs next.
     """
     require_inductor()
     found = _Found()

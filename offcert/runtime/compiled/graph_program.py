@@ -31,11 +31,8 @@ def carry_out(plan: GraphPlan, number: int, graph: DividedGraph) -> list[str] | 
     begin and end between them. What the plan does while other graphs run is done at the end of the
     forward graph, or at the beginning of the backward graph: no copy is under way between them.
 
-    Returns
-    -------
-    list of str or None
-        The inputs of the backward graph that are on the host; None, and the graphs are as before,
-        if something is read where the plan has it away.
+    Returns the inputs of the backward graph that are on the host; None, and the graphs are as
+    before, if something is read where the plan has it away.
     """
     try:
         return _Carried(plan, number, graph).run()

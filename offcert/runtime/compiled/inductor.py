@@ -118,18 +118,8 @@ def compiled_by_inductor(
 ) -> Any:
     """Return Inductor's kernels for a graph that Dynamo has traced and our partitioner divides.
 
-    Parameters
-    ----------
-    module : torch.fx.GraphModule
-        The graph that was traced.
-    inputs : sequence
-        Its inputs.
-    partition : callable
-        As `offcert.runtime.compiled.backend.Backend.partition`.
-    buffers : Buffers
-        Is filled in.
-    compiler : callable, optional
-        Makes a function of each of the two graphs in the place of Inductor's kernels.
+    A `compiler` makes a function of each of the two graphs in the place of these kernels; without
+    one, `buffers` are counted.
     """
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx

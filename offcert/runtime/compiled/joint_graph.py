@@ -57,20 +57,11 @@ class NodeDemand:
 
 
 class JointGraph:
-    """The forward and the backward pass of a step, before they are divided.
+    """The forward and the backward pass of a step, before a partitioner divides them.
 
-    Parameters
-    ----------
-    graph : torch.fx.Graph
-        As a partitioner is given it.
-    backward : collection of torch.fx.Node
-        Nodes that depend on gradients.
-    time : callable
-        Gives the cost of running a node, in whole units, at least 0.
-    again : callable
-        Whether a node of the forward pass may run again.
-    outputs : int
-        How many of its results are those of the forward pass.
+    `backward` are the nodes that depend on gradients, the first `outputs` results are those of the
+    forward pass. `time` gives the cost of running a node, in whole units, at least 0, and `again`
+    whether a node of the forward pass may run again.
     """
 
     def __init__(
@@ -123,10 +114,7 @@ class JointGraph:
     def again(self, saved: Collection[Key]) -> list[ForwardOperator]:
         """Return the operators that run again if these storages are saved, in the graph's order.
 
-        Raises
-        ------
-        KeyError
-            If something is neither saved nor may run again.
+        A `KeyError` is raised if something is neither saved nor may run again.
         """
         wanted = [key for key in self.needs if key not in saved]
         found: dict[fx.Node, ForwardOperator] = {}

@@ -195,18 +195,10 @@ def read_link(
     compute_ns: int = 0,
     copies: int = 8,
 ) -> LinkReading:
-    """Measure the link of a device with streams.
+    """Measure the link of a device with streams, whose events know times.
 
-    Parameters
-    ----------
-    device : Device
-        The device whose events know times.
-    compute : callable, optional
-        Hands operators over to ``compute``, and returns events between which they run.
-    compute_ns : int
-        How long they take without copies.
-    copies : int
-        In each direction, where nothing is computed meanwhile.
+    `compute` hands operators over to ``compute``, and returns events between which they run; they
+    take `compute_ns` without copies. `copies` are made in each direction while nothing is computed.
     """
     size = _COPY_BYTES if device.tensors.type == "cuda" else _SMALL_COPY_BYTES
     alone = Rates(*(_measure(device, way, size, copies)[0][0] for way in (_OUT, _BACK)))

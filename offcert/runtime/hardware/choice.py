@@ -46,14 +46,9 @@ def at_hand() -> Hardware | None:
 def choose(card: Hardware | None, memory: int | None) -> Chosen:
     """Return the card to count with, and its memory: what is given, at hand, or suggested.
 
-    Parameters
-    ----------
-    card : Hardware or None
-        The one that the caller names; by default the CUDA device here, which is measured if its
-        name is not known, or else the card that `memory` suggests.
-    memory : int or None
-        Bytes of the whole device, as the caller says; by default those of the card, less an
-        allowance for CUDA's context and one for fragmentation.
+    By default that is the CUDA device here, which is measured if its name is not known, or else the
+    card that `memory` suggests; and all its bytes, less an allowance for CUDA's context and one for
+    fragmentation.
     """
     notes = []
     if card is None:
@@ -109,12 +104,8 @@ def measured_card(device: torch.device | None = None) -> Hardware:
 
     Rates of products are those of square ones, that of memory is one of a sum of two vectors, and
     those of the link are of copies from and to pinned memory. So no class of work has a part of a
-    peak: convolutions and attention count at the rate of products.
-
-    Parameters
-    ----------
-    device : torch.device, optional
-        Of CUDA, or the CPU, on which TF32 is left out; by default a CUDA device if there is one.
+    peak: convolutions and attention count at the rate of products. The device is by default a CUDA
+    device if there is one, else the CPU, on which TF32 is left out.
     """
     if device is None:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -104,10 +104,8 @@ class Hardware:
     def origin(self, attention: Mapping[str, Fraction] = MappingProxyType({})) -> dict[str, Any]:
         """Return the entry in a problem's ``source``: rates that are reached, and kernels.
 
-        Parameters
-        ----------
-        attention : mapping of str to Fraction
-            By kernel that attention runs on in the step, which part of its peak it reaches.
+        `attention` says, by kernel that attention runs on in the step, which part of its peak it
+        reaches.
         """
         parts = dict(self.efficiency)
         known = [part for part in attention.values() if part < 1]
@@ -155,21 +153,10 @@ def roofline_ns(
 ) -> int:
     """Return the time of one kernel on `hardware` in nanoseconds, rounded up.
 
-    The larger of compute and memory traffic time, plus the overhead of a kernel. No work
-    and no traffic mean that there is no kernel, which takes no time.
-
-    Parameters
-    ----------
-    hardware
-        The accelerator.
-    flops
-        Floating-point operations of the kernel.
-    bytes
-        Bytes that it reads from and writes to device memory.
-    dtype
-        One of `TYPES`: in which it multiplies.
-    work
-        One of `OperationClass`: which part of that type's peak it reaches.
+    The larger of the times for its floating-point operations, at the part of the peak of `dtype`
+    that its class of `work` reaches, and for the bytes that it reads from and writes to device
+    memory, plus the overhead of a kernel. No work and no traffic mean that there is no kernel,
+    which takes no time.
 
     References
     ----------

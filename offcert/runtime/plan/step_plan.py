@@ -51,14 +51,8 @@ def step_plans(
 ) -> list[StepPlan]:
     """Return the step plans of a plan or schedule for `problem`, or of certificates.
 
-    `streams`: those of a device move tensors.
-
-    Raises
-    ------
-    InputError
-        If there is no schedule, or none that training can follow.
-    PlanError
-        If a plan does not make sense, or exceeds its problem's memory.
+    `streams`: those of a device move tensors. Errors are those of `step_plan`, and an `InputError`
+    if there is no schedule.
     """
     return [step_plan(*pair, streams=streams) for pair in planned(plan, problem)]
 
@@ -210,10 +204,8 @@ def step_plan(
 ) -> StepPlan:
     """Return the step plan of a plan for a captured problem, or for an execution of it.
 
-    Parameters
-    ----------
-    streams : bool
-        Whether the streams of a device move tensors, or they move at once, between two operations.
+    `streams` says whether those of a device move tensors, or they move at once, between two
+    operations.
 
     Raises
     ------

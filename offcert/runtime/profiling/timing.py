@@ -60,14 +60,8 @@ class RepeatedStep:
     def run(self, *, allocator: bool = False, hold: int = 0, marked: bool = False) -> Timing:
         """Run the step once; nothing waits for its end.
 
-        Parameters
-        ----------
-        allocator : bool
-            Whether the allocator is asked at each mark.
-        hold : int
-            Nanoseconds for which the device waits before the step begins.
-        marked : bool
-            Whether a profile is to tell where operations begin.
+        The `allocator` may be asked at each mark, the device waits for `hold` nanoseconds before
+        the step begins, and a profile is told where operations begin if the step is `marked`.
         """
         hooks = Hooks(unwrap(self._step.model), Nobody())
         gradients = self._gradients if allocator else None

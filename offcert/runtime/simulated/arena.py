@@ -84,16 +84,9 @@ class Storages:
 
 
 class SimulatedArena:
-    """Memory of the host, poisoned until something is written to it.
+    """Memory of the host, used by some streams, poisoned until something is written to it.
 
-    Parameters
-    ----------
-    memory : Arena
-        Its bytes.
-    streams : int
-        How many use it.
-    closing : callable
-        Called with it when it is given back.
+    `closing` is called with it when it is given back.
     """
 
     def __init__(
@@ -148,15 +141,7 @@ class SimulatedArena:
 
 
 class PinnedBudget:
-    """How many bytes of the host may be registered, and how many are; a `Registrar`.
-
-    Parameters
-    ----------
-    limit : int or None
-        None for as many as are asked for.
-    name : str
-        Name of the device.
-    """
+    """How many bytes of the host may be registered (None: any), and how many are; a `Registrar`."""
 
     def __init__(self, limit: int | None, name: str) -> None:
         self.known: dict[int, int] = {}  # Registered memory: bytes by address
@@ -172,15 +157,7 @@ class PinnedBudget:
         """Do nothing: any thread will do."""
 
     def register(self, address: int, size: int) -> None:
-        """Take exactly so many bytes.
-
-        Raises
-        ------
-        RegistrationError
-            If there are not so many left.
-        OffcertError
-            If the same are registered already.
-        """
+        """Take exactly so many bytes, unless there are not so many left: a `RegistrationError`."""
         if self._limit is not None and self.held + size > self._limit:
             raise RegistrationError(
                 f"device {self._name} may register {self._limit} bytes of the host's memory and "

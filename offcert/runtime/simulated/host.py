@@ -187,14 +187,9 @@ class RealHost(TorchDispatchMode):
         return self.now() - self.launched
 
     def recorded(self, step: int, python: int, operators: int) -> None:
-        """Take the time of a launch from what a machine's host took for a whole step.
+        """Take the time of a launch from what a machine's host took for a whole plain step.
 
-        Parameters
-        ----------
-        step : int
-            Nanoseconds of that host, for a step without a plan.
-        python, operators : int
-            What has been counted here for the same step.
+        `python` and `operators` have been counted here for the same step.
         """
         self.launch = max(0, step - python) // max(1, operators)
 

@@ -145,18 +145,10 @@ class Workload:
         return self.model in zoo.names()
 
     def load(self, *, shapes_only: bool = False) -> nn.Module | TrainingStep:
-        """Build the model of that name, with seeded weights.
+        """Build the model of that name, with seeded weights, in training mode; or the step.
 
-        Parameters
-        ----------
-        shapes_only : bool
-            Networks of the zoo, and models from configurations, then take no memory and have no
-            weights.
-
-        Returns
-        -------
-        nn.Module or TrainingStep
-            A module is in training mode and has the workload's data type; a step is as it was made.
+        With `shapes_only`, networks of the zoo and models from configurations take no memory and
+        have no weights.
         """
         if self.model is None:
             raise InputError("source.model is null: pass the module itself")
