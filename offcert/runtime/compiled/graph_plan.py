@@ -20,59 +20,34 @@ from offcert.runtime.plan.step_plan import require_memory
 
 @dataclass(frozen=True)
 class MovedInGraphs:
-    """A tensor that leaves and comes back as nodes of the graphs say.
+    """A tensor that leaves and comes back as nodes of the graphs say."""
 
-    Attributes
-    ----------
-    tensor : str
-        Name of the tensor.
-    size : int
-        Bytes.
-    released, returned : tuple of str
-        For each stretch in which it is away: the operations right before which it has left, and
-        before which its return begins.
-    exact : bool
-        Whether all of these are just where the plan has them; if not, another graph runs then, and
-        it leaves or comes back at the end or the beginning of its own.
-    """
-
-    tensor: str
-    size: int
+    tensor: str  # Name of the tensor
+    size: int  # Bytes
+    # For each stretch in which it is away: the operations right before which it has left, and
+    # before which its return begins.
     released: tuple[str, ...]
     returned: tuple[str, ...]
+    # Whether all of these are just where the plan has them; if not, another graph runs then, and it
+    # leaves or comes back at the end or the beginning of its own.
     exact: bool
 
 
 @dataclass(frozen=True)
 class GraphReport:
-    """The parts of a plan that compiled graphs carry out: one graph, or all of them.
+    """The parts of a plan that compiled graphs carry out: one graph, or all of them."""
 
-    Attributes
-    ----------
-    plan : str
-        Name of the plan's problem.
-    planned : dict
-        Bytes of each tensor that the plan moves, by name.
-    carried : tuple of MovedInGraphs
-        Tensors that move.
-    again : dict
-        For each operation that runs a computation again, by name, whether it does.
-    refused : str or None
-        Why a graph follows no plan, if one does not, and part of the plan is not carried out.
-    limit : int or None
-        Bytes that the plan may take.
-    peak : int or None
-        The most bytes of buffers, as Inductor has put its kernels in order; None if not known. What
-        kernels need inside is not among them, nor are parameters, what the step is given, gradients
-        of parameters, and copies on the host.
-    """
-
-    plan: str
-    planned: dict[str, int]
-    carried: tuple[MovedInGraphs, ...] = ()
+    plan: str  # Name of the plan's problem
+    planned: dict[str, int]  # Bytes of each tensor that the plan moves, by name
+    carried: tuple[MovedInGraphs, ...] = ()  # Tensors that move
+    # For each operation that runs a computation again, by name, whether it does.
     again: dict[str, bool] = field(default_factory=dict)
+    # Why a graph follows no plan, if one does not, and part of the plan is not carried out.
     refused: str | None = None
-    limit: int | None = None
+    limit: int | None = None  # Bytes that the plan may take
+    # The most bytes of buffers, as Inductor has put its kernels in order; None if not known. What
+    # kernels need inside is not among them, nor are parameters, what the step is given, gradients
+    # of parameters, and copies on the host.
     peak: int | None = None
 
     @property
