@@ -27,8 +27,8 @@ from torch._inductor.decomposition import select_decomp_table
 import offcert
 from offcert.core.units import Units, format_size
 from offcert.runtime import zoo
-from offcert.runtime.compiled.graph_pair import launches
-from offcert.runtime.compiled.true_peak import peak_of
+from offcert.runtime.compiled.joint_graph import peak_of
+from offcert.runtime.compiled.nodes import launches
 from offcert.training.saved_choice import operator_times
 
 _BYTES = Units("ns", "B")

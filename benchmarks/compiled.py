@@ -1,6 +1,6 @@
 """Compiled training under a plan beside PyTorch's activation memory budget, at equal peak.
 
-    python benchmarks/compiled.py --clock graphs --json out/compiled.json
+    python benchmarks/compiled.py --json out/compiled.json
 
 A model is compiled by Inductor: as it is, with the largest `activation_memory_budget` whose peak is
 not above that of the plan, and with `offcert.backend(certificate)`. Calls of Python functions are
@@ -127,11 +127,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure the small GPT-2 at half of its memory, print its rows and write them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="file for the rows")
-    clocks = {"choices": ("modules", "graphs"), "default": "modules"}
-    parser.add_argument("--clock", **clocks, help="of the problem that is planned")
     options = parser.parse_args(arguments)
     step = small_gpt2()
-    problem = offcert.profile(step, clock=options.clock, hardware="v100-pcie").with_memory("50%")
+    problem = offcert.profile(step, clock="graphs", hardware="v100-pcie").with_memory("50%")
     found = rows(step, offcert.certify(problem, time_limit=2))
     for row in found:
         print({name: value for name, value in row.items() if name != "said"})

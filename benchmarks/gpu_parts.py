@@ -163,29 +163,23 @@ def _hosted(training: Offload, certificate: Certificate) -> float | None:
     return forecast(made.problem, made.timetable, launches=launches).makespan / 1e6
 
 
-COMPILED, BUDGET, OURS = "compiled", "memory budget", "compiled joint"
-# By a problem that is captured from the compiled graphs themselves.
-GRAPHS = "compiled graphs"
+COMPILED, BUDGET, GRAPHS = "compiled", "memory budget", "compiled graphs"
 # Seconds of searching for a plan of that problem, which is made where it is followed. Arbitrary.
 _SEARCH = 20
 
 
 def compiled(part: Part) -> None:
     """Compile plainly, with PyTorch's memory budget at the peak of checkpointing, and by a plan."""
-    for network in part.wanted(OURS, GRAPHS, BUDGET, COMPILED):
+    for network in part.wanted(GRAPHS, BUDGET, COMPILED):
         bench = Bench(network)
-        for way in part.missing(network, (OURS, GRAPHS, BUDGET, COMPILED)):
+        for way in part.missing(network, (GRAPHS, BUDGET, COMPILED)):
             certificate = _certificate(part, network, JOINT)
             if certificate is None:
                 break
             with part.row(network, way) as found:
                 found["device"] = "cpu" if bench.simulated else bench.name
                 found["limit"] = certificate.problem.platform.memory
-                if way == OURS:
-                    # What a certificate of a simulated device says, the CPU's clock does not know.
-                    found |= {} if bench.simulated else _said(certificate)
-                    found |= _compiled_ours(bench, certificate)
-                elif way == GRAPHS:
+                if way == GRAPHS:
                     found |= _compiled_ours(bench, _of_graphs(bench, found["limit"]))
                 elif way == BUDGET:
                     found |= _budget(bench, certificate.problem.platform.memory)

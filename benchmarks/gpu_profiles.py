@@ -29,8 +29,8 @@ def profiles(part: Part) -> None:
     """Measure each network's step, and write it as a problem."""
     part.folder.mkdir(parents=True, exist_ok=True)
     if not (part.folder / "card.toml").exists() or part.again:
+        from offcert.runtime.hardware.choice import measured_card
         from offcert.runtime.hardware.files import write_hardware
-        from offcert.runtime.hardware.measured_card import measured_card
 
         write_hardware(part.folder / "card.toml", measured_card())
     for network in part.wanted("profile"):

@@ -161,8 +161,8 @@ def _short_lines(options: argparse.Namespace, problem: Problem) -> list[str]:
 
 
 def _save_hardware(path: str) -> None:
+    from offcert.runtime.hardware.choice import measured_card
     from offcert.runtime.hardware.files import write_hardware
-    from offcert.runtime.hardware.measured_card import measured_card
 
     write_hardware(path, measured_card())
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import count, seed, size, source
 from offcert.cli.output import require_outputs, show
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate
     from offcert.questions.schedule.training_record import HostMemory
     from offcert.runtime.pairs.training_report import TrainReport
-    from offcert.runtime.pairs.ways import Ways
 
 
 _EXAMPLES = (
     "offcert train certificate.json --steps 2",
     "offcert train certificate.json --device simulated --report report.json --trace trace.json",
     "offcert train certificate.json --host-memory 8GiB --host-spill",
-    "offcert train offloading.json recomputation.json both.json --no-count",
 )
 DEVICES = ("auto", "cpu", "simulated", "cuda")
 HOSTS = ("none", "real")
@@ -36,11 +34,10 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "train", summary, _run, examples=_EXAMPLES)
     parser.set_defaults(prepare=lambda options: require_outputs(options, "report", "trace"))
     parser.add_argument(
-        "certificates",
+        "certificate",
         type=source,
         metavar="CERTIFICATE",
-        nargs="+",
-        help="as certify writes it for a profiled network; several, for one limit, are compared",
+        help="as certify writes it for a profiled network",
     )
     parser.add_argument(
         "--steps", type=count, default=3, metavar="N", help="training steps of each kind"
@@ -101,54 +98,21 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.errors import InputError, require_torch
-    from offcert.report.training import describe_training, describe_ways
+    from offcert.report.training import describe_training
 
     require_torch("offcert train")
     if options.host_spill is not False and options.host_memory is None:
         raise InputError("--host-spill needs --host-memory: there is no limit to keep to")
-    certificates = [_read(path) for path in options.certificates]
-    _require_one(options, certificates)
-    units = certificates[0].problem.units
+    certificate = _read(options.certificate)
     with (
         progress(options, _describe_progress) as tell,
         redirect_stdout(sys.stderr),
     ):
         told = None if tell is None else lambda done, total: tell((done, total))
-        report: TrainReport | Ways
-        if len(certificates) == 1:
-            report = _train(certificates[0], options, told)
-            text = describe_training(report.to_dict(), units)
-        else:
-            from offcert.runtime.pairs.ways import train_ways
-
-            report = train_ways(certificates, progress=told, **_settings(options))
-            text = describe_ways(report.to_dict(), units)
+        report = _train(certificate, options, told)
+        text = describe_training(report.to_dict(), certificate.problem.units)
     show(options, report.to_dict(), text)
     return 0 if report.ok else EXIT_INVALID
-
-
-def _require_one(options: argparse.Namespace, certificates: Sequence[Certificate]) -> None:
-    """Refuse files about one plan where there are several, or none that can be timed."""
-    from offcert.core.errors import InputError
-
-    for name in ("report", "trace"):
-        if getattr(options, name) is None:
-            continue
-        if len(certificates) > 1:
-            raise InputError(f"--{name} is about one plan, not {len(certificates)}")
-
-
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "steps": options.steps,
-        "seed": options.seed,
-        "count": options.count,
-        "device": options.device,
-        "host": options.host,
-        "host_memory": options.host_memory,
-        "host_spill": options.host_spill,
-        "announce": None if options.quiet else _announce,
-    }
 
 
 def _announce(host: HostMemory) -> None:
@@ -179,7 +143,14 @@ def _train(
         result.schedule,
         progress=told,
         execution=result.execution,
-        **_settings(options),
+        steps=options.steps,
+        seed=options.seed,
+        count=options.count,
+        device=options.device,
+        host=options.host,
+        host_memory=options.host_memory,
+        host_spill=options.host_spill,
+        announce=None if options.quiet else _announce,
     )
     _write(report, options)
     return report

@@ -120,31 +120,6 @@ def _hosted(found: dict[str, Any], units: Units) -> Iterator[str]:
     )
 
 
-def describe_ways(ways: dict[str, Any], units: Units) -> str:
-    """Return several plans for one step (``Ways.to_dict``) for people."""
-    limit, peak = (format_size(ways[key], units) for key in ("limit", "unplanned_peak"))
-    lines = [
-        f"{ways['name']}: plain training beside {len(ways['ways'])} plans for {limit} "
-        f"(without a plan {peak})",
-        f"  {'time':>7}  {'peak':>11}  {'moved':>11}  {'equal':>6}  {'as planned':>10}  by",
-    ]
-    for way in ways["ways"]:
-        most = way["predicted_peak"] if way["peak"] is None else way["peak"]
-        lines.append(
-            f"  {way['ratio']:>6.2f}x  {format_size(most, units):>11}  "
-            f"{format_size(way['offloaded_bytes'], units):>11}  "
-            f"{_yes(way['bitwise_equal']):>6}  {_yes(way['follows_prediction']):>10}  "
-            f"{way['means']}"
-        )
-    if any(way["peak"] is None for way in ways["ways"]):
-        lines.append("  live bytes were not counted: peaks are those of the plans")
-    elif all(way["device"] == "simulated" for way in ways["ways"]):
-        lines.append("  times are virtual: those of the operations and of the link")
-    else:
-        lines.append("  times include counting live bytes; --no-count leaves that out")
-    return "\n".join(lines)
-
-
 def _step_lines(index: int, step: dict[str, Any], units: Units, *, counted: bool) -> Iterator[str]:
     loss = step["planned_loss"]
     yield (

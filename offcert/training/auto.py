@@ -24,10 +24,8 @@ from offcert.runtime.watch.guard import one_line
 from offcert.runtime.watch.operators import within_transform
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.workloads.turns import Stopwatch
-from offcert.training.buckets import Buckets
 from offcert.training.feedback import tell_of_study
-from offcert.training.foretold import varied
-from offcert.training.growth import Branches, Sizes, is_covered
+from offcert.training.growth import Branches, Sizes, is_covered, varied
 from offcert.training.making import PlanMaker
 from offcert.training.places import PlanFolder
 from offcert.training.planner import Planner, first_call
@@ -44,17 +42,9 @@ class AutoPlans:
 
     It hears of every step first (`offcert.runtime.follow.follower.Listener`), and passes it on.
     What it knows of steps is in its parts: `Branches` (kinds of steps that are not what they were
-    taken for), `Sizes` and `Buckets` (how large steps are), `PlanMaker` with its `Places` (the
-    plans, and the searches for better ones), `Study` (the step that is being recorded).
-
-    Parameters
-    ----------
-    follower : Follower
-        Follows the plans; without any yet.
-    planner : Planner
-        Makes problems of captures.
-    plans : KeptPlans or None
-        A folder in which plans are kept.
+    taken for), `Sizes` (how large steps are), `PlanMaker` with its `Places` (the plans, and the
+    searches for better ones), `Study` (the step that is being recorded). Plans may be kept in a
+    folder.
     """
 
     def __init__(self, follower: Follower, planner: Planner, plans: KeptPlans | None) -> None:
@@ -63,12 +53,6 @@ class AutoPlans:
         self._branches, self._sizes = Branches(), Sizes()
         kept = PlanFolder(plans, lambda why: follower.accounts.tell("kept", why))
         self.maker = PlanMaker(follower, planner, self._searches, kept, self._branches)
-        if planner.options.buckets > 1 and not self._searches.alone:
-            raise InputError(
-                "buckets cannot be given with fully_shard (FSDP2): processes see other lengths, "
-                "and all have to follow the same plan"
-            )
-        self._buckets = Buckets(planner.options.buckets, self._sizes, self.maker)
         self._study: Study | None = None
         # Calls for which no plan was made of what is known of smaller steps, or one has been.
         self._unforetold: set[str] = set()
@@ -112,8 +96,6 @@ class AutoPlans:
             places.unfollowed -= 1
             return None
         call = signature(follower.hooks.parts, args, kwargs)
-        if not follower.goes_on:
-            self._buckets.saw(call)
         if not self._is_new(call):
             return follower.begin(args, kwargs)
         if self._study is not None and self._study.call != call:
@@ -133,8 +115,7 @@ class AutoPlans:
             # What is recorded is copied, too, if it has no room.
             follower.device.require_movable()
         begun = follower.kinds.now()
-        known = is_covered(follower.step_plans, call, follower.hooks.parts.device)
-        if known and not self._buckets.wants(call):
+        if is_covered(follower.step_plans, call, follower.hooks.parts.device):
             self.maker.own.append(call)
         if self._planner.options.background and self._searches.alone:
             prepare()
@@ -198,7 +179,6 @@ class AutoPlans:
         self.maker.ended(run)
         if run.superseded is not None:
             self._branches.overlapped(run)
-        self._buckets.advance(self._follower)
 
     def closed(self, run: StepRun) -> None:
         """Take note of a step that followed its plan, or did not."""
@@ -216,7 +196,6 @@ class AutoPlans:
         """End all searches and studies: the context ends."""
         forget_prepared()
         self.maker.places.close()
-        self._buckets.close()
         study, self._study = self._study, None
         if study is not None:
             study.abandon()
@@ -227,8 +206,6 @@ class AutoPlans:
         if self._branches.reason(call) is not None:
             return False
         if self._study is not None and self._study.call == call:
-            return True
-        if self._buckets.wants(call):
             return True
         if self.maker.is_full and self.maker.outgrown(call) is None:
             return False
@@ -260,10 +237,7 @@ class AutoPlans:
         elif problem is not None:
             whole = study.whole
             self._follower.kinds.vary |= not whole
-            if self._buckets.wants(study.call):
-                self._study = None
-                self._sizes.captured(problem)
-            elif whole or study.tries >= _TRIES:
+            if whole or study.tries >= _TRIES:
                 self._take_over(study)
         elif study.tries >= _TRIES:
             self._give_up(study.call, "its steps differ, or run no backward pass")

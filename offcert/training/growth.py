@@ -1,22 +1,26 @@
-"""Kinds of steps: those that turn out to be others, and sizes that grow or may get a plan."""
+"""Kinds of steps: those that turn out to be others; sizes that grow, or depend on data.
+
+Longer steps than were captured are foretold: see docs/theory/smaller-steps.md.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import accumulate
+from typing import Any
 
 from offcert.core.errors import InputError
+from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture import Capture
 from offcert.runtime.follow.kinds import is_smaller
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.signature import Signature, as_if_on, covers, volume
-from offcert.training.foretold import beyond
 from offcert.training.planner import first_call
 
 # Steps that deviate before one is studied again, and studies that may meet a known kind: where
@@ -35,15 +39,10 @@ class _Kind:
 
 
 class Branches:
-    """Counts how often steps with a plan have turned out to be others; which ones have none.
-
-    Attributes
-    ----------
-    settled : list of (Signature, str)
-        Calls with which steps begin that are left without a plan, and why.
-    """
+    """Counts how often steps with a plan have turned out to be others; which ones have none."""
 
     def __init__(self) -> None:
+        # Calls with which steps begin that are left without a plan, and why.
         self.settled: list[tuple[Signature, str]] = []
         self._kinds: dict[str, _Kind] = {}
 
@@ -103,14 +102,6 @@ def _does_the_same(one: Capture, other: Capture) -> bool:
     return one.ticks == other.ticks and places[0] == places[1]
 
 
-# Sizes that may get a plan of their own, at most; steps that are seen before the first choice, and
-# how many times as many before the next one; how far up the range of sizes a small step may lie.
-# Arbitrary.
-_MOST = 8
-_ENOUGH, _MORE = 32, 8
-_LOWEST = Fraction(1, 8)
-
-
 def is_covered(step_plans: Sequence[StepPlan], call: Signature, here: str) -> bool:
     """Whether a call, made on a device `here`, is at most as large as one that has a plan."""
     known = [each.capture for each in step_plans]
@@ -160,45 +151,14 @@ def _events(problem: Problem) -> set[tuple[object, ...]]:
 
 
 class Sizes:
-    """The sizes of the steps that a training makes, and the captured ones among them.
-
-    Sizes lie on a line from a small captured step to the largest one. Which lengths change along it
-    is what changes in most steps.
-    """
+    """The sizes of the captured steps, and larger ones that are foretold of them."""
 
     def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._calls: dict[str, Signature] = {}
         self._captured: list[Problem] = []
-        self._next = _ENOUGH
-
-    def saw(self, call: Signature) -> None:
-        """Take note of a step that begins with a call."""
-        shown = repr(call)
-        self._counts[shown] += 1
-        self._calls[shown] = call
 
     def captured(self, problem: Problem) -> None:
         """Take note of a captured step, with the times of a hardware model."""
         self._captured.append(problem)
-
-    @property
-    def due(self) -> bool:
-        """Whether enough steps have been seen for a choice, or for another one."""
-        return self._counts.total() >= self._next
-
-    def chose(self) -> None:
-        """Take note that a choice has been made."""
-        self._next = self._counts.total() * _MORE
-
-    def wants(self, call: Signature) -> bool:
-        """Whether a step that begins with a call is to be captured: the small end of the line."""
-        return self.due and self._ends is None and self._is_small(call)
-
-    @property
-    def ends(self) -> tuple[Problem, Problem] | None:
-        """The problems of the small captured step and of the largest; None before there are two."""
-        return self._ends if self.due else None
 
     def beyond(self, call: Signature) -> Problem | None:
         """Return the problem of a step larger than all captured ones, at least as large as a call.
@@ -206,7 +166,7 @@ class Sizes:
         It is the largest captured step with up to twice its length, foretold from two captures that
         differ in that length alone; None if there are none, or the call is larger still.
         """
-        large = self._largest
+        large = max(self._captured, key=lambda each: volume(first_call(each)), default=None)
         if large is None or not covers(call, first_call(large)):
             return None
         most, asked = _lengths(first_call(large)), _lengths(call)
@@ -225,72 +185,156 @@ class Sizes:
                         return beyond(small, large, (one, other, 2 * other))
         return None
 
-    @property
-    def _largest(self) -> Problem | None:
-        return max(self._captured, key=lambda each: volume(first_call(each)), default=None)
-
-    @property
-    def _ends(self) -> tuple[Problem, Problem] | None:
-        large = self._largest
-        small = [each for each in self._captured if self._is_small(first_call(each))]
-        if large is None or not small:
-            return None
-        return min(small, key=lambda each: volume(first_call(each))), large
-
-    def _is_small(self, call: Signature) -> bool:
-        """Whether a call is about as small as steps are that have the usual other lengths."""
-        large = self._largest
-        if large is None:
-            return False
-        most = first_call(large)
-        found: dict[tuple[bool, ...], list[tuple[Signature, int]]] = {}
-        for each, count in self._covered(most):
-            if each != most:
-                found.setdefault(_stays(each, most), []).append((each, count))
-        if not found or not covers(most, call):
-            return False
-        usual = max(found, key=lambda stays: sum(count for _, count in found[stays]))
-        least = min(volume(each) for each, _ in found[usual])
-        near = volume(call) - least <= _LOWEST * (volume(most) - least)
-        return near and call != most and _stays(call, most) == usual
-
-    def _covered(self, most: Signature) -> list[tuple[Signature, int]]:
-        pairs = ((self._calls[shown], count) for shown, count in self._counts.items())
-        return [(call, count) for call, count in pairs if covers(most, call)]
-
-    def candidates(self, small: Problem, large: Problem) -> list[tuple[Fraction, int]]:
-        """Return sizes that may get a plan, and how many steps they are the next candidate for.
-
-        A size says how far it is from the small step to the large one. Of more sizes than there may
-        be candidates, each candidate stands for about as many steps.
-        """
-        one, other = first_call(small), first_call(large)
-        seen: Counter[Fraction] = Counter()
-        for call, count in self._covered(other):
-            seen[_share(call, one, other)] += count
-        rows = sorted({Fraction(1): 0, **seen}.items())
-        total = sum(count for _, count in rows)
-        found: list[tuple[Fraction, int]] = []
-        waiting = 0
-        for (share, count), so_far in zip(rows, accumulate(n for _, n in rows), strict=True):
-            waiting += count
-            if len(rows) <= _MOST or share == 1 or so_far * _MOST >= total * (len(found) + 1):
-                found.append((share, waiting))
-                waiting = 0
-        return found
-
 
 def _lengths(call: Signature) -> list[int]:
     return [length for each in call[0] if isinstance(each, list) for length in each[1]]
 
 
-def _stays(call: Signature, most: Signature) -> tuple[bool, ...]:
-    """Return which lengths of a call are those of the largest."""
-    return tuple(a == b for a, b in zip(_lengths(call), _lengths(most), strict=True))
+# How much more is foreseen of what varies with data. Arbitrary.
+_MARGIN = Fraction(5, 4)
 
 
-def _share(call: Signature, small: Signature, large: Signature) -> Fraction:
-    """Return how far the size that covers a call is from a small one to a large one."""
-    rows = zip(_lengths(call), _lengths(small), _lengths(large), strict=True)
-    shares = (Fraction(n - a, b - a) for n, a, b in rows if b > a)
-    return max(Fraction(0), *shares)
+def varied(known: Problem, other: Problem) -> Problem:
+    """Return the problem of steps whose sizes depend on data: of two that are called alike.
+
+    What is the same in both stays; of what varies a quarter more than the most is foreseen, once it
+    has exceeded what was. Nothing runs again in such steps. `known` may be such a problem; if it is
+    foretold otherwise, or they differ in something else, an `InputError` is raised.
+    """
+    known, other = known.plain(), other.plain()
+    assert known.source is not None
+    foreseen = known.source.get("varied", False)
+    if known.source["capture"].get("interpolated", False) is not foreseen:
+        raise InputError("its sizes are those of steps that are called otherwise")
+    if _structure(known) != _structure(other):
+        raise InputError("steps differ in what they save, or in when it is used")
+    documents = _documents(other, known)
+    for document in documents:
+        document["source"]["capture"].pop("interpolated", None)
+
+    def number(one: int, before: int) -> int:
+        if one <= before and foreseen:
+            return before
+        return math.ceil(max(one, before) * _MARGIN)
+
+    found = _problem(_between(*documents, number, ""), known)
+    return replace(found, source={**(found.source or {}), "varied": True})
+
+
+def _structure(problem: Problem) -> Any:
+    """Return which storages a step saves, and when its tensors are used, whatever their sizes."""
+    assert problem.source is not None
+    saved = [(row[0], row[2], row[4]) for row in problem.source["capture"]["saved"]]
+    return saved, [tensor.uses for tensor in problem.trace.tensors]
+
+
+def beyond(small: Problem, large: Problem, lengths: tuple[int, int, int]) -> Problem:
+    """Return the problem of a step that is larger than two captured ones, of which it is foretold.
+
+    What is a constant or a power of the length goes on as such. Of all else no more is known than
+    two numbers: it is taken to be a constant and a square, or else a cube, which bounds every sum
+    of lower powers. So more is foretold than there is. `lengths` are those of the two steps and the
+    one that is asked for; what grows faster than a cube is an `InputError`.
+    """
+
+    def number(one: int, other: int) -> int:
+        return grown(one, other, lengths)
+
+    documents = _documents(small, large)
+    for document in documents:
+        record = document["source"]["capture"].get("record")
+        if record is not None:
+            # It may differ in kind: its bytes grow like a square of the length, as scores do.
+            more = Fraction(lengths[2] ** 2, lengths[1] ** 2)
+            document["source"]["capture"]["record"] = record | {"within": _scaled(large, more)}
+    found = _problem(_between(*documents, number, ""), large)
+    assert found.source is not None
+    rows = [(each.source or {}).get("uncounted", {}).get("batch", 0) for each in (small, large)]
+    batch = {"uncounted": {**found.source.get("uncounted", {}), "batch": number(*rows)}}
+    return replace(found, source={**found.source, **batch})
+
+
+def grown(small: int, large: int, lengths: tuple[int, int, int]) -> int:
+    """Return the number that two numbers grow to, at most, rounded up; see `beyond`."""
+    one, other, most = lengths
+    if small >= large:
+        return max(small, large)
+    for power in (1, 2, 3):
+        if large * one**power == small * other**power:
+            return math.ceil(Fraction(large * most**power, other**power))
+    for power in (2, 3):
+        slope = Fraction(large - small, other**power - one**power)
+        if slope * one**power <= small:
+            return large + math.ceil(slope * (most**power - other**power))
+    raise InputError(f"{small} bytes or ticks at length {one} grow to {large} at {other}")
+
+
+def _scaled(problem: Problem, share: Fraction) -> dict[str, Any]:
+    """Return the events within operations that a problem's step records, with more bytes."""
+    assert problem.source is not None
+    within = problem.source["capture"]["record"]["within"]
+    makings = [[who, math.ceil(more * share), of] for who, more, of in within["makings"]]
+    asks = [
+        [who, saver, *(math.ceil(each * share) for each in sizes), of]
+        for who, saver, *sizes, of in within["asks"]
+    ]
+    return {"makings": makings, "asks": asks}
+
+
+def _documents(small: Problem, large: Problem) -> tuple[Any, Any]:
+    """Return two problems as JSON values that differ in sizes and times, if in nothing else."""
+    assert large.source is not None
+    told = large.source["capture"]
+    documents = problem_to_json(small), problem_to_json(large)
+    for document in documents:
+        capture = dict(document["source"]["capture"])
+        # With data or without, it is the same step; numbers of nodes are only compared with it.
+        capture |= {name: told[name] for name in ("tensors", "nodes")}
+        document["source"] = {"capture": capture}
+        document |= {"memory": large.platform.memory, "name": large.name}
+    return documents
+
+
+def _problem(found: Any, large: Problem) -> Problem:
+    """Return the problem of a JSON value that was computed of two others."""
+    assert large.source is not None
+    found["source"]["capture"]["interpolated"] = True
+    found["source"] = {**large.source, **found["source"]}
+    _add_up(found)
+    return problem_from_json(found)
+
+
+def _between(small: Any, large: Any, number: Callable[[int, int], int], place: str) -> Any:
+    if small == large and type(small) is type(large):
+        return large
+    if isinstance(small, dict) and isinstance(large, dict) and small.keys() == large.keys():
+        return {n: _between(small[n], large[n], number, f"{place}.{n}") for n in large}
+    if isinstance(small, list | tuple) and isinstance(large, list | tuple):
+        if len(small) == len(large):
+            pairs = enumerate(zip(small, large, strict=True))
+            return [_between(a, b, number, f"{place}[{index}]") for index, (a, b) in pairs]
+    elif type(small) is int and type(large) is int:
+        return number(small, large)
+    elif _is_number(small) and _is_number(large):
+        # A whole number as an argument, such as the time step of a diffusion.
+        return large
+    raise InputError(f"steps differ in more than sizes and times: see {place.removeprefix('.')}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and value.removeprefix("-").isdecimal()
+
+
+def _add_up(document: dict[str, Any]) -> None:
+    """Let each tensor have the bytes of its storages, which were rounded one by one."""
+    capture = document["source"]["capture"]
+    if "network" in document:
+        rows, tensors = capture["record"]["storages"], document["network"]["values"]
+    else:
+        rows, tensors = [(row[1], row[4]) for row in capture["saved"]], document["trace"]["tensors"]
+    sizes: Counter[int] = Counter()
+    for size, tensor in rows:
+        if tensor is not None and tensor >= 0:
+            sizes[tensor] += size
+    for tensor, size in sizes.items():
+        tensors[tensor]["size"] = size

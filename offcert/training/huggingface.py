@@ -36,7 +36,7 @@ from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.training.feedback import Announced, tell_of_planning
 from offcert.training.loaders import foreseen, longest_batch
 from offcert.training.offload import offload
-from offcert.training.options import SECONDS
+from offcert.training.planner import SECONDS
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -56,7 +56,8 @@ class OffloadCallback(Announced, TrainerCallback):
     ``offcert.training``. The Trainer's loggers (TensorBoard, W&B, its history) get the numbers.
 
     Plan, problem and options are those of `offcert.training.offload`. Where the Trainer compiles
-    the model (`torch_compile=True`), the plan must be a certificate, or a plan and its problem.
+    the model (`torch_compile=True`), the plan must be a certificate, or a plan and its problem, of
+    a profile by the clock ``graphs``.
 
     Attributes
     ----------
@@ -169,7 +170,8 @@ def _require_compilable(trainer: Trainer, plan: object) -> None:
     if isinstance(plan, str):
         raise InputError(
             "plan must be a certificate where torch_compile compiles the model as a whole, since "
-            "compiled code saves what no hook sees: certify a profile of trainer_step(trainer)"
+            "compiled code saves what no hook sees: certify profile(trainer_step(trainer), "
+            'clock="graphs", hardware=...)'
         )
     plugin = _dynamo_plugin(trainer)
     mode = getattr(plugin, "mode", None)
@@ -279,7 +281,10 @@ def trainer_step(trainer: Any, batch: Any = None, *, tensors: str = "real") -> T
         inputs, items = batch
         with _left_alone(trainer), python_state_kept(model):
             trainer.current_gradient_accumulation_steps = len(samples)
-            trainer.training_step(_prepared(trainer, model), inputs, items)
+            # What is compiled calls the model, which Accelerate prepares before it is compiled.
+            whole = getattr(model, "_orig_mod", model)
+            prepared = _prepared(trainer, whole)
+            trainer.training_step(prepared if model is whole else model, inputs, items)
 
     first = samples[0], items
     return TrainingStep(trainer.model, run, first, trainer.optimizer, tensors=tensors)

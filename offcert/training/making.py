@@ -26,7 +26,7 @@ from offcert.training.places import Made, Places, PlanFolder
 from offcert.training.planner import Planner, first_call, opaque_modules, price, without
 from offcert.training.search import Done, Found, Order, at_once
 from offcert.training.study import Times
-from offcert.training.together import Alone, Searching, Together
+from offcert.training.together import Alone, Together
 
 # Plans in the place of others of which something was refused; after so many plans only move
 # tensors. Arbitrary.
@@ -104,8 +104,7 @@ class PlanMaker:
     @property
     def is_full(self) -> bool:
         """Whether there are as many plans as there may be."""
-        options = self._planner.options
-        return len(self._follower.step_plans) >= options.max_plans + options.buckets - 1
+        return len(self._follower.step_plans) >= self._planner.options.max_plans
 
     def _makeshift(self, problem: Problem) -> StepPlan | None:
         """Return a plan that keeps to the limit, found at once; None if there is none."""
@@ -120,15 +119,6 @@ class PlanMaker:
         return None
 
     # Searches.
-
-    def search(self, problem: Problem) -> Searching:
-        """Begin a search for a problem with its limit, whose plan has no place yet."""
-        allowed, plain = without(problem, self._barred), None
-        if allowed.recompute is not Recompute.NONE:
-            plain = replace(allowed, recompute=Recompute.NONE)
-        seconds, room = self._planner.options.time_limit, self.places.room(None)
-        order = Order(allowed, plain, seconds, room, self._streams, kept=self._kept.find)
-        return self._searches.begin(order, apart=self._background)
 
     def _search(self, number: int, allowed: Problem) -> None:
         """Search for the plan that takes the place of a makeshift."""
@@ -245,15 +235,6 @@ class PlanMaker:
             said = price(self._barred, found.unbarred, certificate)
             if said is not None:
                 self._tell("barred", said)
-
-    def follow(self, certificate: Certificate, number: int | None) -> int:
-        """Follow a certificate of which no more is known; return its plan's number."""
-        self._kept.keep(certificate, certificate.problem, self.places.room(number))
-        made = self._step_plan(certificate, number)
-        at = len(self._follower.step_plans) if number is None else number
-        self.places.certificates.append(certificate)
-        self._place(made, number, Made(certificate.problem, certificate))
-        return at
 
     def _step_plan(self, certificate: Certificate, number: int | None) -> StepPlan:
         """Return the plan of a certificate that holds one, as it is followed."""

@@ -23,8 +23,7 @@ from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.runtime.watch.hooks import unwrap
 from offcert.training.auto import AutoPlans
 from offcert.training.feedback import tell_of_kernels, tell_of_plans
-from offcert.training.options import SECONDS, OffloadOptions
-from offcert.training.planner import Planner
+from offcert.training.planner import SECONDS, OffloadOptions, Planner
 
 
 def offload(
@@ -40,7 +39,6 @@ def offload(
     hardware: str | None = None,
     recompute: str | None = None,
     max_plans: int = 4,
-    buckets: int = 1,
     background: bool = True,
     plans: str | Path | None = None,
     strict: bool = False,
@@ -101,10 +99,6 @@ def offload(
         With ``"auto"``: ``"any"`` (the default) if modules may run again, or ``"none"``.
     max_plans : int
         With ``"auto"``: for so many kinds of steps; others keep their tensors.
-    buckets : int
-        With ``"auto"``: how many plans share the steps for which the plan of the largest would do.
-        Their sizes are chosen after some steps, so that all steps together take least time. Each is
-        searched for after that of the largest, for `time_limit` seconds.
     background : bool
         With ``"auto"``: search for plans in a process of its own while the training goes on; if
         false, the training waits for them.
@@ -177,7 +171,6 @@ def offload(
         hardware=hardware,
         recompute=recompute,
         max_plans=max_plans,
-        buckets=buckets,
         background=background,
         plans=plans,
         strict=strict,

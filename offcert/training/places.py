@@ -74,22 +74,13 @@ class Made:
 
 
 class Places:
-    """The plans of a `Follower` that come one after the other, each by its number.
-
-    Attributes
-    ----------
-    made : list of Made
-        One a plan.
-    certificates : list of Certificate
-        Of the plans made so far.
-    unfollowed : int
-        Calls of the model that are still to be made in the step in which modules were wrapped.
-    """
+    """The plans of a `Follower` that come one after the other, each by its number."""
 
     def __init__(self, follower: Follower) -> None:
         assert follower.segments is not None
-        self.made: list[Made] = []
-        self.certificates: list[Certificate] = []
+        self.made: list[Made] = []  # One a plan
+        self.certificates: list[Certificate] = []  # Of the plans made so far
+        # Calls of the model that are still to be made in the step in which modules were wrapped.
         self.unfollowed = 0
         self._follower, self._segments = follower, follower.segments
         # Plans that wait for the end of a step, as modules are wrapped for them.

@@ -1,19 +1,24 @@
-"""Makes plans for captured steps, within a budget of memory."""
+"""Options of a training whose plans are made on the way, and the problems of its captured steps."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from pathlib import Path
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
 from offcert.core.carried.ranges import RANGES
+from offcert.core.chain import Chain
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.core.network import Network
+from offcert.core.options import require_count, require_seconds
+from offcert.core.platform import Platform
 from offcert.core.trace import Trace
 from offcert.core.units import Units, format_size, require_limit
 from offcert.proofs.certificate import Certificate
@@ -27,6 +32,7 @@ from offcert.questions.schedule.problem import Problem, Recompute, parse_memory
 from offcert.runtime.capture import Capture, read_capture
 from offcert.runtime.capture.run import uncounted_bytes_of
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.hardware.bandwidth import measured, modelled, retimed, retimed_network
 from offcert.runtime.hardware.choice import at_hand
@@ -37,7 +43,6 @@ from offcert.runtime.segments.reachable import Reach
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.sharded import states_of
 from offcert.runtime.watch.signature import Signature
-from offcert.training.options import ANY_PROBLEM, OffloadOptions
 
 # Of a limit, the part that is left out for the allocator's rounding at most: where storages are
 # smaller than its granules, a limit is one for tensors. Arbitrary.
@@ -273,3 +278,65 @@ def price(barred: dict[str, str], unbarred: Certificate, chosen: Certificate) ->
         f"{who} cannot run again ({reason}): {cost} of computing alone, instead of "
         f"{best / compute:.2f} times"
     )
+
+
+# Seconds to look for a plan. Arbitrary.
+SECONDS = 10.0
+
+# Some problem, to see whether a text is a part of its memory.
+ANY_PROBLEM = Problem(
+    "any", Chain([1], [1], [1, 1], [0, 0]), Platform(2, Fraction(1)), units=Units("ns", "B")
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffloadOptions(FollowOptions):
+    """The options of a training whose plans are made on the way, and of how they are followed."""
+
+    memory: int | str | None = None
+    device_memory: int | str | None = None
+    optimiser: torch.optim.Optimizer | None = None
+    time_limit: float = SECONDS
+    example: TrainingStep | None = None
+    hardware: str | None = None
+    recompute: str | None = None
+    max_plans: int = 4
+    background: bool = True
+    plans: str | Path | None = None
+
+    def require_given(self) -> None:
+        """Raise an `InputError` for an option of plans that are made, as the plan is given."""
+        followed = {each.name for each in fields(FollowOptions)}
+        for each in fields(self):
+            if each.name not in followed and getattr(self, each.name) != each.default:
+                raise InputError(f'{each.name} can only be given with plan="auto"')
+
+    def require_auto(self) -> None:
+        """Raise an `InputError` unless plans can be made within one limit."""
+        if (self.memory is None) is (self.limit is None):
+            raise InputError(
+                'plan="auto" needs exactly one of memory and device_memory, or reserved_memory'
+            )
+        if self.memory is None:
+            require_limit(self.limit, "device_memory")
+        elif isinstance(self.memory, str):
+            # What is wrong with a text shows now, not in the middle of the training.
+            parse_memory(self.memory, ANY_PROBLEM)
+        else:
+            require_limit(self.memory, "memory")
+        require_seconds(self.time_limit, "time_limit")
+        if self.recompute not in (None, Recompute.ANY, Recompute.NONE):
+            raise InputError(f'recompute must be "any" or "none", not {self.recompute!r}')
+        require_count(self.max_plans, "max_plans")
+
+    @property
+    def limit(self) -> int | str | None:
+        """The limit with all that the device holds; the allocator's, if no other is given."""
+        if self.memory is None and self.device_memory is None:
+            return self.reserved_limit
+        return self.device_memory
+
+    @property
+    def again(self) -> Recompute:
+        """Whether computations may run again."""
+        return Recompute.ANY if self.recompute is None else Recompute(self.recompute)

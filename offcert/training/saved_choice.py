@@ -16,8 +16,14 @@ from torch.utils.flop_counter import flop_registry
 
 from offcert.certification.saving import Name, SavedChoice, Saving, choose
 from offcert.core.errors import InputError
-from offcert.runtime.compiled.joint_graph import JointGraph, Key, NodeDemand, mark_choice
-from offcert.runtime.compiled.true_peak import divided, peak_of
+from offcert.runtime.compiled.joint_graph import (
+    JointGraph,
+    NodeDemand,
+    divided,
+    mark_choice,
+    peak_of,
+)
+from offcert.runtime.compiled.nodes import Key
 from offcert.runtime.torch_private import (
     GradAOTOutput,
     OpOverload,

@@ -38,7 +38,7 @@ class Clock(StrEnum):
 
     ``modules``: what happens between two events at the boundaries of leaf modules, forward or
     backward. ``operators``: one operator. ``graphs``: what TorchInductor would fuse, in the graphs
-    that `torch.compile` makes; for `offcert.backend` (`offcert.runtime.compiled.graph_profile`).
+    that `torch.compile` makes; for `offcert.backend` (`offcert.runtime.compiled.graph_network`).
     """
 
     MODULES = "modules"

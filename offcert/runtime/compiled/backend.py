@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
-from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import default_partition
 from torch._guards import CompileContext
 from torch.autograd.graph import register_multi_grad_hook
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
-from offcert.runtime.compiled.again import Marked, mark_segments
-from offcert.runtime.compiled.anchors import Anchors
-from offcert.runtime.compiled.graph_network import is_of_graphs
-from offcert.runtime.compiled.graph_pair import GraphPair, NodeCalls, storage_of
-from offcert.runtime.compiled.graph_profile import divided_by_least_cut
-from offcert.runtime.compiled.graph_program import GraphPlan, carry_out, graph_plan
+from offcert.runtime.compiled.divided import DividedGraph
+from offcert.runtime.compiled.graph_network import divided_by_least_cut, pair_of_least_cut
+from offcert.runtime.compiled.graph_plan import GraphPlan, GraphReport, graph_plan, together
+from offcert.runtime.compiled.graph_program import carry_out
 from offcert.runtime.compiled.inductor import (
     NAME,
     Buffers,
@@ -31,13 +26,7 @@ from offcert.runtime.compiled.inductor import (
     most_bytes,
     require_inductor,
 )
-from offcert.runtime.compiled.insert import GraphTransfer, insert
-from offcert.runtime.compiled.operators import is_return
-from offcert.runtime.compiled.planned import Planned, planned
-from offcert.runtime.compiled.report import GraphReport, MovedInGraphs, Stays, together
-from offcert.runtime.compiled.storages import GraphStorages, timing, why_missing
-from offcert.runtime.plan.step_plan import AnyPlan
-from offcert.runtime.plan.step_plan import planned as pairs_of
+from offcert.runtime.plan.step_plan import AnyPlan, planned
 from offcert.runtime.watch.guard import OffloadWarning
 
 Compiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -55,14 +44,14 @@ def backend(
     This is a second way to follow a plan, beside `offcert.offload`, which runs the model's own
     code::
 
-        compiled = torch.compile(model, backend=offcert.backend(certificate))
+        problem = offcert.profile(step, clock="graphs", hardware="h100-sxm")
+        certificate = offcert.certify(problem.with_memory("50%"))
+        compiled = torch.compile(model, backend=offcert.backend(certificate), dynamic=False)
 
-    A problem of ``offcert.profile(clock="graphs")`` is about these graphs themselves, as Inductor
-    divides them. Others are found again in graphs that are divided where PyTorch's default
-    partitioner does, so that what is saved is what the plan knows. Operators that copy beside the
-    computation are put where the plan says, what it has computed again is made so, and
-    TorchInductor makes kernels of both graphs. Code that breaks the graph makes several, of which
-    each does its part.
+    The problem has to be about these graphs themselves, as Inductor divides them. Operators that
+    copy beside the computation are put where the plan says, what it has computed again is made so,
+    and TorchInductor makes kernels of both graphs. Code that breaks the graph makes several, of
+    which each does its part.
 
     What of the plan is carried out is in `Backend.report`. Where it is not all, an `OffloadWarning`
     says in the first backward pass what stays on the device, and why, or how much more memory the
@@ -91,20 +80,17 @@ def backend(
     Raises
     ------
     InputError
-        If a problem was not captured with a clock that can be followed, the captured step calls
-        the model several times.
+        If a problem was not captured from compiled graphs.
     PlanError
         If a plan does not make sense, or exceeds its problem's memory.
     """
-    pairs = list(pairs_of(plan, problem))
+    pairs = list(planned(plan, problem))
     if len(pairs) != 1:
         raise InputError(f"plan must be one certificate, not {len(pairs)}")
-    if isinstance(compiler, str):
-        if compiler != NAME:
-            raise InputError(f'compiler must be "{NAME}" or callable, not {compiler!r}')
-        require_inductor()
-    made = graph_plan if is_of_graphs(pairs[0][0]) else planned
-    return Backend(made(*pairs[0]), strict=strict, compiler=compiler)
+    if isinstance(compiler, str) and compiler != NAME:
+        raise InputError(f'compiler must be "{NAME}" or callable, not {compiler!r}')
+    require_inductor()
+    return Backend(graph_plan(*pairs[0]), strict=strict, compiler=compiler)
 
 
 class Backend:
@@ -112,14 +98,14 @@ class Backend:
 
     Attributes
     ----------
-    planned : Planned or GraphPlan
+    planned : GraphPlan
         The plan.
     reports : list of GraphReport
         One for every compilation with a backward pass, in their order.
     """
 
     def __init__(
-        self, plan: Planned | GraphPlan, *, strict: bool = False, compiler: Compiler | str = NAME
+        self, plan: GraphPlan, *, strict: bool = False, compiler: Compiler | str = NAME
     ) -> None:
         self.__name__ = "offcert"
         self.planned = plan
@@ -142,13 +128,8 @@ class Backend:
             )
         buffers = Buffers()
         partition = partial(self.partition, buffers=buffers)
-        if isinstance(self._compiler, str):
-            return self._told(compiled_by_inductor(module, inputs, partition, buffers))
-        if isinstance(self.planned, GraphPlan):
-            given = (module, inputs, partition, buffers)
-            return self._told(compiled_by_inductor(*given, _as_inner(self._compiler)))
-        compilers: dict[str, Any] = {"fw_compiler": self._compiler, "bw_compiler": self._compiler}
-        return self._told(aot_autograd(**compilers, partition_fn=partition)(module, inputs))
+        inner = None if isinstance(self._compiler, str) else _as_inner(self._compiler)
+        return self._told(compiled_by_inductor(module, inputs, partition, buffers, inner))
 
     @property
     def report(self) -> GraphReport:
@@ -166,71 +147,39 @@ class Backend:
         return self.report.carried_bytes if self.reports else 0
 
     def partition(
-        self,
-        joint: fx.GraphModule,
-        inputs: Any,
-        *,
-        num_fwd_outputs: int,
-        buffers: Buffers | None = None,
-        **options: Any,
-    ) -> tuple[fx.GraphModule, fx.GraphModule]:
-        """Divide a joint graph into a forward and a backward graph that follow the plan."""
-        plan = self.planned
-        buffers = Buffers() if buffers is None else buffers
-        refused = _why_refused(joint)
-        if isinstance(plan, GraphPlan) and refused is None:
-            options["num_fwd_outputs"] = num_fwd_outputs
-            return self._carried_out(plan, joint, inputs, options, buffers)
-        marked: list[Marked] = []
-        if not isinstance(plan, GraphPlan) and plan.segments and refused is None:
-            calls = NodeCalls(joint.graph.nodes, {event.path for event in plan.events})
-            marked = mark_segments(plan.segments, joint, num_fwd_outputs, calls)
-        forward, backward = default_partition(
-            joint, inputs, num_fwd_outputs=num_fwd_outputs, **options
-        )
-        pair = GraphPair(forward, backward, num_fwd_outputs)
-        owned = _owned(joint, options)
-        report = GraphReport(plan.name, plan.bytes_moved, limit=plan.limit)
-        if isinstance(plan, GraphPlan):
-            report = plan.report(None, refused)
-        elif refused is not None:
-            report = replace(report, refused=refused)
-        else:
-            again = tuple(each.divided(backward) for each in marked)
-            carried, stays = insert_plan(plan, pair, owned)
-            report = replace(report, carried=carried, stays=stays, again=again)
-        _describe(buffers, joint, pair, owned)
-        self._take(report, buffers, _frame())
-        return forward, backward
-
-    def _carried_out(
-        self, plan: GraphPlan, joint: fx.GraphModule, inputs: Any, options: Any, buffers: Buffers
+        self, joint: fx.GraphModule, inputs: Any, *, buffers: Buffers, **options: Any
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Divide a joint graph as it was captured, and put the plan for it into both parts."""
-        pair, divided = divided_by_least_cut(joint, inputs, options)
-        frame = _frame()
-        taken = {self._number[each] for each in self._number if each != frame}
-        same = [n for n, each in enumerate(plan.graphs) if each.digest == divided.digest]
-        number = next((n for n in same if n not in taken), None)
-        report = plan.report(None, "the graph is none of those that were captured")
-        if number is not None:
-            self._number[frame] = number
-            hosts = carry_out(plan, number, divided)
-            buffers.hosts = set(hosts or ())
-            why = "what it runs again while another graph runs reads what has left by then"
-            report = plan.report(number, why if hosts is None else None)
-        given = {node.name for node in divided.forward.graph.find_nodes(op="placeholder")}
+        frame, refused = _frame(), _why_refused(joint)
+        if refused is None:
+            pair, divided = divided_by_least_cut(joint, inputs, options)
+            report = self._carried_out(divided, frame, buffers)
+        else:
+            pair = pair_of_least_cut(joint, inputs, options)
+            report = self.planned.report(None, refused)
+        given = {node.name for node in pair[0].graph.find_nodes(op="placeholder")}
         buffers.storages = {name: ("given", name) for name in given}
         buffers.given = {("given", name) for name in given}
         buffers.owned = set(options.get("static_lifetime_input_indices") or ())
-        self._take(report, buffers, frame)
-        return pair
-
-    def _take(self, report: GraphReport, buffers: Buffers, frame: Hashable) -> None:
         self.reports.append(report)
         self._buffers.append(buffers)
         self._frames.append(frame)
         self._untold = True
+        return pair
+
+    def _carried_out(self, divided: DividedGraph, frame: Hashable, buffers: Buffers) -> GraphReport:
+        """Put the plan for a graph into it, if it is one of those that were captured."""
+        plan = self.planned
+        taken = {self._number[each] for each in self._number if each != frame}
+        same = [n for n, each in enumerate(plan.graphs) if each.digest == divided.digest]
+        number = next((n for n in same if n not in taken), None)
+        if number is None:
+            return plan.report(None, "the graph is none of those that were captured")
+        self._number[frame] = number
+        hosts = carry_out(plan, number, divided)
+        buffers.hosts = set(hosts or ())
+        why = "what it runs again while another graph runs reads what has left by then"
+        return plan.report(number, why if hosts is None else None)
 
     def _told(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """Return a compiled graph after whose first run the user is told of the plan.
@@ -266,38 +215,6 @@ class Backend:
             warnings.warn(str(report), OffloadWarning, stacklevel=2)
 
 
-def insert_plan(
-    plan: Planned, pair: GraphPair, owned: Iterable[str] = ()
-) -> tuple[tuple[MovedInGraphs, ...], tuple[Stays, ...]]:
-    """Put the transfers of a plan into two graphs; return what became of them."""
-    calls = NodeCalls(pair.nodes, {event.path for event in plan.events})
-    anchors = Anchors(plan, pair, calls)
-    places = GraphStorages(pair, owned).found(plan, anchors)
-    carried, stays, transfers = [], [], []
-    for moved in plan.moved:
-        storage = places.get(moved.place)
-        why = why_missing(moved.place, anchors) if storage is None else storage.why_not()
-        when = why if storage is None or why is not None else timing(moved, storage, anchors, pair)
-        if storage is None or when is None or isinstance(when, str):
-            saver = plan.names[moved.place.operation]
-            stays.append(Stays(moved.tensor, moved.place, saver, str(when)))
-            continue
-        transfer = GraphTransfer(storage, when.absences)
-        transfers.append(transfer)
-        carried.append(
-            MovedInGraphs(
-                moved.tensor,
-                moved.place,
-                transfer.whole.name,
-                tuple(pair.nodes[each.release].name for each in when.absences),
-                tuple(pair.nodes[each.claim].name for each in when.absences),
-                when.exact,
-            )
-        )
-    insert(transfers, pair)
-    return tuple(carried), tuple(stays)
-
-
 def _frame() -> Hashable:
     """Return a key of the code that is being compiled: a function, or the rest of one."""
     frame = getattr(CompileContext.current_compile_id(), "frame_id", None)
@@ -311,28 +228,6 @@ def _as_inner(compiler: Compiler) -> Callable[..., Any]:
         return compiler(module, inputs)
 
     return compile
-
-
-def _describe(
-    buffers: Buffers, joint: fx.GraphModule, pair: GraphPair, owned: Collection[str]
-) -> None:
-    """Say which inputs and results of the graphs are on the host, or the model's own."""
-    for node in pair.nodes[: pair.forward_end]:
-        storage = storage_of(node)
-        if storage is not None:
-            buffers.storages[node.name] = ("storage", storage)
-            if node.op == "placeholder":
-                buffers.given.add(("storage", storage))
-    there = pair.backward.graph.find_nodes(op="placeholder")
-    buffers.hosts = {node.name for node in there if any(map(is_return, node.users))}
-    names = [node.name for node in joint.graph.find_nodes(op="placeholder")]
-    buffers.owned = {number for number, name in enumerate(names) if name in owned}
-
-
-def _owned(joint: fx.GraphModule, options: Mapping[str, Any]) -> set[str]:
-    """Return the names of the inputs that are parameters and buffers."""
-    inputs = joint.graph.find_nodes(op="placeholder")
-    return {inputs[n].name for n in options.get("static_lifetime_input_indices") or ()}
 
 
 def _why_refused(joint: fx.GraphModule) -> str | None:

@@ -18,15 +18,16 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from offcert.core.errors import InputError
-from offcert.runtime.compiled.graph_pair import (
-    NodeCalls,
+from offcert.runtime.compiled.nodes import (
+    Key,
+    bytes_of,
+    is_dense,
     is_known,
+    key_of,
     launches,
     storages_of,
     tensor_of,
 )
-from offcert.runtime.compiled.joint_graph import Key, bytes_of, key_of
-from offcert.runtime.compiled.storages import is_dense
 from offcert.runtime.torch_private import OpOverload
 
 # Bytes below which a tensor made of nothing is made anew by whoever reads it. Arbitrary.
@@ -35,54 +36,25 @@ _CONSTANT = 2**16
 
 @dataclass(eq=False)
 class Stretch:
-    """Nodes that run one after the other.
+    """Nodes that run one after the other."""
 
-    Attributes
-    ----------
-    nodes : list of torch.fx.Node
-        In their order, with the parts of their results.
-    products : bool
-        Whether it is one product, convolution or attention.
-    again : bool
-        Whether it may run again: it draws no random numbers, changes nothing, and what it computes
-        for others does not depend on what the step changes.
-    reads, writes : list of Key
-        Storages that other stretches make, or read; inputs of the step are not among them.
-    """
-
+    # In their order, with the parts of their results.
     nodes: list[fx.Node] = field(default_factory=list)
-    products: bool = False
+    products: bool = False  # Whether it is one product, convolution or attention
+    # Whether it may run again: it draws no random numbers, changes nothing, and what it computes
+    # for others does not depend on what the step changes.
     again: bool = True
+    # Storages that other stretches make, or read; inputs of the step are not among them.
     reads: list[Key] = field(default_factory=list)
     writes: list[Key] = field(default_factory=list)
 
 
 class DividedGraph:
-    """A forward and a backward graph, cut into stretches.
+    """A forward and a backward graph, as a partitioner has made them, cut into stretches.
 
-    Parameters
-    ----------
-    forward, backward : torch.fx.GraphModule
-        As a partitioner has made them of a joint graph.
-    outputs : int
-        How many results of the forward graph go to the caller; the others are saved.
-    owned : collection of int
-        Which results of the backward graph are gradients of parameters, which nobody counts.
-    is_product : callable
-        Whether a node is a product, a convolution or an attention.
-
-    Attributes
-    ----------
-    sides : tuple of list of Stretch
-        Those of the forward graph, and of the backward graph.
-    tangents : list of Key
-        Gradients that the backward graph is given.
-    made : dict
-        For each storage that passes between stretches, the node that makes it.
-    gradients : set of Key
-        Gradients of parameters that no other stretch reads, which nobody counts.
-    held : set of Key
-        Storages among results: the caller holds them until the backward graph has ended.
+    `outputs` results of the forward graph go to the caller, the others are saved. `owned` are the
+    numbers of those results of the backward graph that are gradients of parameters, which nobody
+    counts.
     """
 
     def __init__(
@@ -99,6 +71,7 @@ class DividedGraph:
         self._origin = {each: named[each.name] for each in given if each.name in named}
         self._given = [each for each in given if each.name not in named]
         self._free: dict[fx.Node, bool] = {}
+        # Those of the forward graph, and of the backward graph.
         self.sides = tuple(_cut(m.graph, self, is_product) for m in (forward, backward))
         self._connect(owned)
         changed = self._changed()
@@ -186,6 +159,7 @@ class DividedGraph:
                     maker.setdefault(self.own_key(node), stretch)
                     makes.setdefault(self.own_key(node), node)
         tangents = {k: node for node in self._given if (k := self.key(node)) is not None}
+        # Gradients that the backward graph is given.
         self.tangents = list(tangents)
         crossing: dict[Key, None] = {}
         self._put_back: set[Key] = set()
@@ -203,10 +177,13 @@ class DividedGraph:
         ends = results_of(self.backward.graph)
         held = [*self.results, *(each for n, each in enumerate(ends) if n not in owned)]
         gradients = {k for each in ends if isinstance(each, fx.Node) and (k := self.key(each))}
+        # Storages among results: the caller holds them until the backward graph has ended.
         self.held = {k for each in held if isinstance(each, fx.Node) and (k := self.key(each))}
         crossing.update(dict.fromkeys(k for k in self.held if k in maker or k in tangents))
         self._put_back -= self.held
+        # Gradients of parameters that no other stretch reads, which nobody counts.
         self.gradients = gradients - crossing.keys()
+        # For each storage that passes between stretches, the node that makes it.
         self.made = {key: node for key, node in makes.items() if key in crossing}
         self.made |= {key: tangents[key] for key in self.tangents}
         for key in makes:
@@ -268,11 +245,6 @@ class DividedGraph:
                 hashed.update(f"{node.op} {target} {args} {_shape(node)}\n".encode())
                 number[node] = len(number)
         return hashed.hexdigest()
-
-    @cached_property
-    def calls(self) -> NodeCalls:
-        """The calls of modules that the nodes belong to."""
-        return NodeCalls([*self.forward.graph.nodes, *self.backward.graph.nodes], ())
 
 
 def results_of(graph: fx.Graph) -> list[Any]:

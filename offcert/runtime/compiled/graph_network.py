@@ -1,8 +1,9 @@
-"""From the graphs that a step is compiled to, to a network whose computations are stretches."""
+"""The graphs that a step is compiled to, and their network, whose computations are stretches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -14,13 +15,15 @@ from offcert.core.errors import InputError
 from offcert.core.forms import TEXT, Integer, Record
 from offcert.core.list_forms import Each, InOrder
 from offcert.core.network import Network
-from offcert.questions.schedule.problem import Problem
-from offcert.runtime.compiled.divided import DividedGraph, Stretch
-from offcert.runtime.compiled.graph_pair import tensor_of
-from offcert.runtime.compiled.joint_graph import Key, bytes_of
+from offcert.runtime.capture.borrowed import borrowed, random_state_kept
+from offcert.runtime.capture.run import borrowing
+from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.compiled.divided import DividedGraph, Stretch, results_of
+from offcert.runtime.compiled.inductor import Buffers, compiled_by_inductor, require_inductor
+from offcert.runtime.compiled.nodes import Key, bytes_of, module_of, tensor_of
 from offcert.runtime.hardware import Hardware, roofline_ns
 from offcert.runtime.hardware.cost import operator_cost, operator_ns
-from offcert.runtime.torch_private import OpOverload
+from offcert.runtime.torch_private import OpOverload, partitioners
 
 # Tensors that are a smaller part of all bytes do not leave: a copy would cost more than it frees.
 # Arbitrary.
@@ -49,11 +52,6 @@ _SOURCE: Record[Any] = Record(dict, graphs=Each(InOrder(GraphRecord, TEXT, Integ
 def source_of(graphs: Sequence[DividedGraph]) -> dict[str, Any]:
     """Return the part of a problem's ``source`` that says which graphs it is about."""
     return {"graphs": [[each.digest, *map(len, each.sides)] for each in graphs]}
-
-
-def is_of_graphs(problem: Problem) -> bool:
-    """Whether a problem was captured from compiled graphs."""
-    return "compiled" in (problem.source or {})
 
 
 def read_graphs(source: Mapping[str, Any]) -> tuple[GraphRecord, ...]:
@@ -100,16 +98,13 @@ def network_of(
             held = tuple(sorted(number[n, key] for key in graph.held if (n, key) in number))
         if place.stretch < 0:
             made = tuple(sorted(number[n, key] for key in graph.tangents))
-            computations.append(
-                Computation(
-                    f"B:{_label(graphs, n)}gradients", 0, writes=made, repeatable=False, holds=held
-                )
-            )
+            name = f"B:{_label(graphs, n)}gradients"
+            computations.append(Computation(name, 0, writes=made, repeatable=False, holds=held))
             continue
         stretch = graph.sides[place.side][place.stretch]
         computations.append(
             Computation(
-                f"{'FB'[place.side]}:{_label(graphs, n)}{_name(graph, stretch)}",
+                f"{'FB'[place.side]}:{_label(graphs, n)}{_name(stretch)}",
                 time(graph, stretch),
                 _workspace(graph, stretch),
                 tuple(sorted(number[n, key] for key in stretch.reads)),
@@ -127,11 +122,10 @@ def _label(graphs: Sequence[DividedGraph], number: int) -> str:
     return f"{number + 1}:" if len(graphs) > 1 else ""
 
 
-def _name(graph: DividedGraph, stretch: Stretch) -> str:
+def _name(stretch: Stretch) -> str:
     """Return the module of a stretch and its first operator, for people."""
     first = stretch.nodes[0]
-    calls = graph.calls.stack(first)
-    return f"{calls[-1].path if calls else 'model'}:{first.name}"
+    return f"{module_of(first)}:{first.name}"
 
 
 def _workspace(graph: DividedGraph, stretch: Stretch) -> int:
@@ -216,3 +210,131 @@ def modelled_by(card: Hardware) -> Callable[[DividedGraph, Stretch], int]:
         return roofline_ns(card, 0, traffic)
 
     return time
+
+
+# Bytes up to which results that nobody computes are zero; larger ones are not written. Arbitrary.
+_WRITTEN = 2**20
+
+Pair = tuple[fx.GraphModule, fx.GraphModule]
+
+
+def divided_by_least_cut(
+    joint: fx.GraphModule, inputs: Any, options: Mapping[str, Any]
+) -> tuple[Pair, DividedGraph]:
+    """Divide a joint graph as plain compiling does, and cut both parts into stretches."""
+    pair = pair_of_least_cut(joint, inputs, options)
+    owned = set(options.get("static_lifetime_input_indices") or ())
+    return pair, DividedGraph(*pair, options["num_fwd_outputs"], owned, is_product)
+
+
+def pair_of_least_cut(joint: fx.GraphModule, inputs: Any, options: Mapping[str, Any]) -> Pair:
+    """Divide a joint graph as plain compiling does."""
+    pair: Pair = partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
+    return pair
+
+
+def profile_graphs(step: TrainingStep, hardware: Hardware) -> tuple[Network, dict[str, Any]]:
+    """Return the network of the graphs that a step is compiled to, and what recognises them."""
+    graphs = graphs_of(step)
+    return network_of(graphs, modelled_by(hardware)), source_of(graphs)
+
+
+def graphs_of(step: TrainingStep) -> list[DividedGraph]:
+    """Return the graphs that Inductor would compile of a step, in the order of the forward pass.
+
+    The program runs once, without its backward pass if it returns the loss; in the place of each
+    graph runs one that computes nothing, so that results have shapes but no values. The model is as
+    before afterwards; code that was compiled before is compiled anew when it runs next.
+    """
+    require_inductor()
+    found = _Found()
+    torch.compiler.reset()
+    try:
+        with random_state_kept(), borrowed(*borrowing(step)), _buffers_kept(step.model):
+            compiled = torch.compile(step.model, backend=found, dynamic=False)
+            with torch.enable_grad():
+                step.run(compiled, step.make_batch())
+    except Exception:
+        if found.error is None:
+            raise
+        raise found.error from None
+    finally:
+        torch.compiler.reset()
+    if not found.ran:
+        raise InputError(
+            "torch.compile makes no graph with a backward pass of this step; use the clock modules"
+        )
+    twice = next((each for each in found.ran if found.ran.count(each) > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"graph {found.graphs.index(twice) + 1} of {len(found.graphs)} that torch.compile "
+            f"makes of this step runs {found.ran.count(twice)} times in it, and a plan is for "
+            "graphs that run once; use the clock modules"
+        )
+    return found.ran
+
+
+class _Found:
+    """A backend for `torch.compile` that keeps graphs and runs none of them."""
+
+    def __init__(self) -> None:
+        self.__name__ = "offcert"
+        self.graphs: list[DividedGraph] = []
+        self.ran: list[DividedGraph] = []
+        self.error: InputError | None = None
+
+    def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        return compiled_by_inductor(module, inputs, self._divide, Buffers(), self._compile)
+
+    def _divide(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> Pair:
+        try:
+            pair, divided = divided_by_least_cut(joint, inputs, options)
+        except InputError as error:
+            self.error = error
+            raise
+        self.graphs.append(divided)
+        return pair
+
+    def _compile(self, module: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
+        of = self.graphs[-1] if self.graphs and not options.get("is_inference") else None
+
+        def run(args: list[Any]) -> Any:
+            given = list(args)
+            args.clear()
+            if of is None:
+                return module.forward(*given)
+            if not options.get("is_backward"):
+                self.ran.append(of)
+            return _without_values(module.graph, given)
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+
+def _without_values(graph: fx.Graph, given: Sequence[Any]) -> list[Any]:
+    """Return results like those of a graph, which nobody has computed."""
+    there = dict(zip(graph.find_nodes(op="placeholder"), given, strict=True))
+
+    def made(node: Any) -> Any:
+        value = tensor_of(node) if isinstance(node, fx.Node) else None
+        if value is None or node in there:
+            return there.get(node)
+        # The size of a generator's state is a symbol, whatever shapes may do.
+        shape, stride = map(int, value.shape), map(int, value.stride())
+        found = torch.empty_strided(
+            tuple(shape), tuple(stride), dtype=value.dtype, device=value.device
+        )
+        return found.zero_() if found.numel() * found.itemsize <= _WRITTEN else found
+
+    return [made(each) for each in results_of(graph)]
+
+
+@contextmanager
+def _buffers_kept(model: torch.nn.Module) -> Iterator[None]:
+    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in kept:
+                buffer.copy_(value)

@@ -1,4 +1,4 @@
-"""A plan for a problem that was captured from compiled graphs, put into these graphs."""
+"""Compiled graphs rewritten so that they follow a plan."""
 
 from __future__ import annotations
 
@@ -6,149 +6,22 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from torch import fx
 
-from offcert.core.computations import Run
-from offcert.core.errors import PlanError
-from offcert.core.execution import Execution
-from offcert.core.strategy import Strategy
-from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.runtime.compiled.divided import DividedGraph, Stretch, results_of
-from offcert.runtime.compiled.graph_network import GraphRecord, Place, places_of, read_graphs
-from offcert.runtime.compiled.graph_pair import tensor_of
-from offcert.runtime.compiled.insert import HOST, call, value_like
-from offcert.runtime.compiled.joint_graph import Key
-from offcert.runtime.compiled.operators import HOLD, OPERATORS, is_return
-from offcert.runtime.compiled.planned import Eviction, absences
-from offcert.runtime.compiled.report import NOWHERE, GraphReport, MovedInGraphs, RunsAgain, Stays
-from offcert.runtime.plan.predict import Prediction, predict
-from offcert.runtime.plan.step_plan import require_memory
+from offcert.runtime.compiled.graph_plan import GraphPlan
+from offcert.runtime.compiled.nodes import Key, tensor_of
+from offcert.runtime.compiled.operators import (
+    HOLD,
+    HOST,
+    OPERATORS,
+    call,
+    is_return,
+    value_like,
+)
 from offcert.runtime.torch_private import SavedForBackwardsAOTOutput
-from offcert.runtime.watch.saved_hooks import SavedPlace
-
-
-@dataclass(frozen=True)
-class GraphPlan:
-    """A plan for compiled graphs."""
-
-    problem: Problem  # What is executed, in which stretches may run several times
-    graphs: tuple[GraphRecord, ...]  # The graphs, in the order of the forward pass
-    runs: tuple[int, ...]  # The computation that each operation runs
-    values: tuple[int, ...]  # The value that each tensor is a copy of
-    writer: tuple[int, ...]  # The computation that makes each value
-    prediction: Prediction  # When tensors leave and come back
-
-    @property
-    def name(self) -> str:
-        """Name of the problem."""
-        return self.problem.name
-
-    @property
-    def limit(self) -> int:
-        """Bytes that the plan may take."""
-        return self.problem.platform.memory
-
-    @cached_property
-    def places(self) -> list[Place]:
-        """The place of each operation in the graphs."""
-        computations = places_of(self.graphs)
-        return [computations[run] for run in self.runs]
-
-    @cached_property
-    def again(self) -> list[int]:
-        """The operations that run a computation again."""
-        first: dict[int, int] = {}
-        return [n for n, run in enumerate(self.runs) if first.setdefault(run, n) != n]
-
-    @cached_property
-    def moved(self) -> dict[int, list[Eviction]]:
-        """When each tensor that leaves is away, in their order."""
-        return absences(self.prediction)
-
-    @property
-    def bytes_moved(self) -> int:
-        """Bytes of the tensors that leave, each counted once."""
-        return sum(self.problem.trace.tensors[each].size for each in self.moved)
-
-    def report(self, number: int | None = None, refused: str | None = None) -> GraphReport:
-        """Return the parts that one of the graphs carries out; if it is none of them, why."""
-        trace = self.problem.trace
-        carried, stays = [], []
-        for n in self.moved:
-            tensor, place = trace.tensors[n], self.place(n)
-            maker = trace.operations[tensor.uses[0]].name
-            if self.graph_of(n) != number or refused is not None:
-                stays.append(Stays(tensor.name, place, maker, NOWHERE))
-                continue
-            times = [(each.release, each.claim) for each in self.moved[n]]
-            exact = all(self.places[each].graph == number for row in times for each in row)
-            names = [[trace.operations[each].name for each in row] for row in times]
-            out, back = map(tuple, zip(*names, strict=True))
-            carried.append(MovedInGraphs(tensor.name, place, tensor.name, out, back, exact))
-        again = [
-            RunsAgain(trace.operations[n].name, int(self.places[n].graph == number), ())
-            for n in self.again
-        ]
-        return GraphReport(
-            self.name,
-            self.bytes_moved,
-            tuple(carried),
-            tuple(stays),
-            tuple(again),
-            refused,
-            self.limit,
-        )
-
-    def values_of(self, number: int) -> list[int]:
-        """Return the values that the stretches of a graph make, in their order."""
-        computations = places_of(self.graphs)
-        return [n for n, w in enumerate(self.writer) if computations[w].graph == number]
-
-    def graph_of(self, tensor: int) -> int:
-        """Return the graph that makes a tensor."""
-        return self.places[self.problem.trace.tensors[tensor].uses[0]].graph
-
-    def place(self, tensor: int) -> SavedPlace:
-        """Return the place that stands for a tensor in reports."""
-        each = self.problem.trace.tensors[tensor]
-        return SavedPlace(each.uses[0], each.size, "", (tensor,), 0)
-
-
-def graph_plan(
-    problem: Problem, plan: Plan | Schedule | FluidSchedule, execution: Execution | None = None
-) -> GraphPlan:
-    """Return a plan for the graphs that a problem was captured from.
-
-    Raises
-    ------
-    InputError
-        If the problem does not name its graphs, or the plan moves tensors in pieces.
-    PlanError
-        If the plan does not make sense, or exceeds the problem's memory.
-    """
-    graphs = read_graphs(problem.source or {})
-    network = problem.computed
-    computations = places_of(graphs)
-    if network is None or len(network) != len(computations):
-        raise PlanError(
-            f"source.compiled.graphs has {len(computations)} stretches for "
-            f"{len(network or problem.trace)} computations"
-        )
-    if execution is None:
-        runs = tuple(range(len(network)))
-        values = Strategy(map(Run, runs)).expand(network).values
-    else:
-        runs, values = execution.runs, execution.values
-        problem = problem.executed(execution)
-    prediction = predict(problem.trace, plan)
-    require_memory(problem, prediction)
-    return GraphPlan(problem, graphs, runs, values, network.writer, prediction)
 
 
 def carry_out(plan: GraphPlan, number: int, graph: DividedGraph) -> list[str] | None:
@@ -158,11 +31,8 @@ def carry_out(plan: GraphPlan, number: int, graph: DividedGraph) -> list[str] | 
     begin and end between them. What the plan does while other graphs run is done at the end of the
     forward graph, or at the beginning of the backward graph: no copy is under way between them.
 
-    Returns
-    -------
-    list of str or None
-        The inputs of the backward graph that are on the host; None, and the graphs are as before,
-        if something is read where the plan has it away.
+    Returns the inputs of the backward graph that are on the host; None, and the graphs are as
+    before, if something is read where the plan has it away.
     """
     try:
         return _Carried(plan, number, graph).run()

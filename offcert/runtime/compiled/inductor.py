@@ -9,9 +9,8 @@ graphs:
    overwritten during the copy. So a storage that leaves passes through `HOLD` first, an operator
    that does nothing: its one result is what both take.
 2. It writes over what is saved for the backward pass ("donated buffers") after the last use of that
-   tensor. PyTorch's default partitioner, whose graphs plans know, saves several tensors over one
-   storage, and Inductor takes them for strangers: one is overwritten while another is still needed,
-   without any plan, too. So nothing is donated.
+   tensor. Several tensors over one storage may be saved, and Inductor takes them for strangers: one
+   is overwritten while another is still needed. So nothing is donated.
 
 It must also leave the order of the graphs alone: a copy that begins as late as it may overlaps with
 nothing. It must fuse nothing that a product stands between: what both read would live from one to
@@ -46,30 +45,20 @@ class Buffers:
 
     Parameters, what the graph is given, gradients of parameters and copies on the host are not
     among them, nor what a kernel needs inside.
-
-    Attributes
-    ----------
-    hosts : set of str
-        Inputs of the backward graph that are on the host.
-    storages : dict
-        A key for each input of the backward graph, the same for those that share memory.
-    given : set
-        Keys of what the step is given: parameters, buffers, and the batch.
-    owned : set of int
-        Which results of the backward graph are gradients of parameters.
-    forward, backward : int or None
-        The most bytes while a graph runs; None if Inductor has not made it, or does not say.
-    kept : int
-        Bytes that are there when the forward graph has ended.
     """
 
+    # Inputs of the backward graph that are on the host.
     hosts: set[str] = field(default_factory=set)
+    # A key for each input of the backward graph, the same for those that share memory.
     storages: dict[str, Any] = field(default_factory=dict)
+    # Keys of what the step is given: parameters, buffers, and the batch.
     given: set[Any] = field(default_factory=set)
+    # Which results of the backward graph are gradients of parameters.
     owned: set[int] = field(default_factory=set)
+    # The most bytes while a graph runs; None if Inductor has not made it, or does not say.
     forward: int | None = None
     backward: int | None = None
-    kept: int = 0
+    kept: int = 0  # Bytes that are there when the forward graph has ended
 
     def count(self, nodes: list[Any]) -> list[Any]:
         """Count the buffers of kernels that are in order; return these, calling ours directly."""
@@ -129,18 +118,8 @@ def compiled_by_inductor(
 ) -> Any:
     """Return Inductor's kernels for a graph that Dynamo has traced and our partitioner divides.
 
-    Parameters
-    ----------
-    module : torch.fx.GraphModule
-        The graph that was traced.
-    inputs : sequence
-        Its inputs.
-    partition : callable
-        As `offcert.runtime.compiled.backend.Backend.partition`.
-    buffers : Buffers
-        Is filled in.
-    compiler : callable, optional
-        Makes a function of each of the two graphs in the place of Inductor's kernels.
+    A `compiler` makes a function of each of the two graphs in the place of these kernels; without
+    one, `buffers` are counted.
     """
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx
@@ -286,22 +265,13 @@ def _counted(nodes: list[Any], graph: Any, buffers: Buffers) -> tuple[int, int]:
 
 
 class _Memory:
-    """The memory that buffers lie in; several that share it have one key.
-
-    Attributes
-    ----------
-    parts : set of str
-        Buffers that stand for several others, and have no memory of their own.
-    begin : dict
-        For each part of such a buffer, which kernel makes it.
-    hosts : set
-        Keys of what lies on the host.
-    """
+    """The memory that buffers lie in; several that share it have one key."""
 
     def __init__(self, nodes: Sequence[Any], buffers: Buffers) -> None:
         self._of: dict[str, Any] = dict(buffers.storages)
+        # Buffers that stand for several others, and have no memory of their own.
         self.parts: set[str] = set()
-        self.begin: dict[str, int] = {}
+        self.begin: dict[str, int] = {}  # For each part of such a buffer, which kernel makes it
         made: dict[str, int] = {}
         copies = set(buffers.hosts)
         for step, node in enumerate(nodes):
@@ -320,7 +290,7 @@ class _Memory:
                         copies.add(name)
                 if is_leave(target):
                     copies.add(name)
-        self.hosts = {self.of(name) for name in copies}
+        self.hosts = {self.of(name) for name in copies}  # Keys of what lies on the host
 
     def of(self, name: Any) -> Any:
         """Return the key of a buffer's memory."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._guards import detect_fake_mode
 from torch.fx import has_side_effect
 
 
@@ -25,6 +26,8 @@ class Operators:
     # lives until then.
     wait: Any
 
+
+HOST = torch.device("cpu")
 
 # A byte whose repetition is no number in floating point. Derived.
 _NONSENSE = 255
@@ -175,6 +178,26 @@ def is_leave(target: Any) -> bool:
 def is_return(node: fx.Node) -> bool:
     """Whether a node begins a copy from the host."""
     return str(node.target) in ("offcert.reload.default", "ao.reload.default")
+
+
+def call(graph: fx.Graph, target: Any, arguments: Any, name: str) -> fx.Node:
+    """Return a new node of a graph that calls one of our operators."""
+    node = graph.create_node("call_function", target, arguments, {}, name)
+    node.meta["partitioner_tag"] = "is_forward"
+    return node
+
+
+def value_like(
+    like: torch.Tensor, device: torch.device, stride: Sequence[int] | None = None
+) -> torch.Tensor:
+    """Return a tensor without data of the shape and dtype that a node computes."""
+    mode = detect_fake_mode((like,))
+    assert mode is not None
+    shape = tuple(like.shape)
+    with mode:
+        if stride is None:
+            return torch.empty(shape, dtype=like.dtype, device=device)
+        return torch.empty_strided(shape, tuple(stride), dtype=like.dtype, device=device)
 
 
 # Whoever removes dead nodes must not remove a wait.

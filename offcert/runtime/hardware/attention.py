@@ -31,20 +31,11 @@ def kernel_of(
 ) -> str:
     """Return how PyTorch computes attention on a card: by which kernel, or by products.
 
-    FlashAttention is for half precision, from Ampere on, without a mask, with heads of at most 256;
-    the memory-efficient kernel is for as many heads of keys as of queries. Where neither serves,
-    products and a softmax do, which keep the scores.
-
-    Parameters
-    ----------
-    card : Hardware
-        The accelerator; one that multiplies bfloat16 on tensor cores is as new as Ampere.
-    query, key, value : Tensor
-        Of attention, (..., heads, tokens, width).
-    dtype : torch.dtype
-        The type in which it is computed: under autocast another than theirs.
-    masked, causal : bool
-        Whether there is a mask, or one that each token sees those before it.
+    FlashAttention is for half precision, from Ampere on (which multiplies bfloat16 on tensor
+    cores), without a mask, with heads of at most 256; the memory-efficient kernel is for as many
+    heads of keys as of queries. Where neither serves, products and a softmax do, which keep the
+    scores. Query, key and value are (..., heads, tokens, width); under autocast `dtype` is another
+    than theirs. `causal` is the mask by which each token sees those before it.
 
     References
     ----------

@@ -59,27 +59,17 @@ class Rates:
 
 @dataclass(frozen=True)
 class LinkReading:
-    """Measured rates of a link.
+    """Measured rates of a link."""
 
-    Attributes
-    ----------
-    alone : Rates
-        One direction at a time, and nothing else, by the fastest copy.
-    together : Rates or None
-        Both at once, by the median copy. None on the CPU, which copies by itself.
-    computing : Rates or None
-        While operators run; both at once if the link is duplex. None if it was not measured.
-    computing_ns, copying_ns : int or None
-        Nanoseconds that computing took meanwhile, without and with the copies.
-    arena : str or None
-        Where the host's memory was, in words that follow "the arena is"; None on the CPU.
-    """
-
-    alone: Rates
+    alone: Rates  # One direction at a time, and nothing else, by the fastest copy
+    # Both at once, by the median copy. None on the CPU, which copies by itself.
     together: Rates | None = None
+    # While operators run; both at once if the link is duplex. None if it was not measured.
     computing: Rates | None = None
+    # Nanoseconds that computing took meanwhile, without and with the copies.
     computing_ns: int | None = None
     copying_ns: int | None = None
+    # Where the host's memory was, in words that follow "the arena is"; None on the CPU.
     arena: str | None = None
 
     @property
@@ -205,18 +195,10 @@ def read_link(
     compute_ns: int = 0,
     copies: int = 8,
 ) -> LinkReading:
-    """Measure the link of a device with streams.
+    """Measure the link of a device with streams, whose events know times.
 
-    Parameters
-    ----------
-    device : Device
-        The device whose events know times.
-    compute : callable, optional
-        Hands operators over to ``compute``, and returns events between which they run.
-    compute_ns : int
-        How long they take without copies.
-    copies : int
-        In each direction, where nothing is computed meanwhile.
+    `compute` hands operators over to ``compute``, and returns events between which they run; they
+    take `compute_ns` without copies. `copies` are made in each direction while nothing is computed.
     """
     size = _COPY_BYTES if device.tensors.type == "cuda" else _SMALL_COPY_BYTES
     alone = Rates(*(_measure(device, way, size, copies)[0][0] for way in (_OUT, _BACK)))
@@ -277,37 +259,19 @@ def memory_and_name(device: torch.device) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Rates of a device, measured or stated.
+    """Rates of a device, measured or stated."""
 
-    Attributes
-    ----------
-    trace : Trace
-        Durations are nanoseconds.
-    bandwidth, prefetch_bandwidth : Fraction
-        Bytes per nanosecond from the device to the host, and back, alone.
-    memory : int
-        Bytes of the device.
-    device : str
-        Its name.
-    link : Link
-        Whether both directions are served at once.
-    details : mapping
-        Other measurements, as a JSON value.
-    spread : tuple of (int, int)
-        The least and the most nanoseconds of each operation, if it was timed several times.
-    busy : Rates, optional
-        The rates while the other direction runs, too; by default as alone.
-    """
-
-    trace: Trace
+    trace: Trace  # Durations are nanoseconds
+    # Bytes per nanosecond from the device to the host, and back, alone.
     bandwidth: Fraction
     prefetch_bandwidth: Fraction
-    memory: int
-    device: str
-    link: Link = Link.SIMPLEX
-    details: Mapping[str, Any] = field(default_factory=dict)
+    memory: int  # Bytes of the device
+    device: str  # Its name
+    link: Link = Link.SIMPLEX  # Whether both directions are served at once
+    details: Mapping[str, Any] = field(default_factory=dict)  # Other measurements, as a JSON value
+    # The least and the most nanoseconds of each operation, if it was timed several times.
     spread: tuple[tuple[int, int], ...] = ()
-    busy: Rates | None = None
+    busy: Rates | None = None  # The rates while the other direction runs, too; by default as alone
 
     @property
     def uncertainty(self) -> Uncertainty | None:

@@ -1,16 +1,23 @@
-"""The card to count with where nobody names one, and its memory for a training step."""
+"""The card to count with where nobody names one: one like the device at hand, or measured here."""
 
 from __future__ import annotations
 
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+from unittest.mock import patch
 
 import torch
 
 from offcert.core.errors import InputError
 from offcert.core.units import Units, format_size
+from offcert.runtime.hardware.bandwidth import memory_and_name, read_link_of
 from offcert.runtime.hardware.cards import HARDWARE
 from offcert.runtime.hardware.files import spelled, suggested
-from offcert.runtime.hardware.measured_card import measured_card
 from offcert.runtime.hardware.model import Hardware
 
 # Bytes that CUDA's context and the kernels that PyTorch loads take, and the part of a card's memory
@@ -39,14 +46,9 @@ def at_hand() -> Hardware | None:
 def choose(card: Hardware | None, memory: int | None) -> Chosen:
     """Return the card to count with, and its memory: what is given, at hand, or suggested.
 
-    Parameters
-    ----------
-    card : Hardware or None
-        The one that the caller names; by default the CUDA device here, which is measured if its
-        name is not known, or else the card that `memory` suggests.
-    memory : int or None
-        Bytes of the whole device, as the caller says; by default those of the card, less an
-        allowance for CUDA's context and one for fragmentation.
+    By default that is the CUDA device here, which is measured if its name is not known, or else the
+    card that `memory` suggests; and all its bytes, less an allowance for CUDA's context and one for
+    fragmentation.
     """
     notes = []
     if card is None:
@@ -77,3 +79,91 @@ def _unnamed(memory: int | None) -> tuple[Hardware, str]:
             f"{', '.join(HARDWARE)}, or a file that ends in .toml"
         )
     return card, f"suggested by {format_size(card.memory, _BYTES)}"
+
+
+# By definition.
+_NS_PER_SECOND = 10**9
+# Rows of the products, bytes of a vector, and repetitions, of which the median counts: arbitrary,
+# large enough that a GPU is busy with one, and small on the CPU, which only stands in for one.
+_ROWS = {"cuda": 8192, "cpu": 128}
+_VECTOR = {"cuda": 2**30, "cpu": 2**22}
+_REPETITIONS = 7
+# What a kernel takes beside its work: assumed, as for the cards that are known by name.
+_OVERHEAD_NS = 2_000
+_DTYPES = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "tf32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+
+
+def measured_card(device: torch.device | None = None) -> Hardware:
+    """Return a hardware model whose rates are those that a device reaches now.
+
+    Rates of products are those of square ones, that of memory is one of a sum of two vectors, and
+    those of the link are of copies from and to pinned memory. So no class of work has a part of a
+    peak: convolutions and attention count at the rate of products. The device is by default a CUDA
+    device if there is one, else the CPU, on which TF32 is left out.
+    """
+    if device is None:
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    memory, name = memory_and_name(device)
+    kind = device.type
+    types = [each for each in _DTYPES if kind == "cuda" or each != "tf32"]
+    rates = {each: _products(device, each) for each in types}
+    reading = read_link_of(device)
+    both = reading.together
+    float32 = rates.pop("float32")
+    return Hardware(
+        name=name,
+        flops=float32,
+        memory_bandwidth=_vectors(device),
+        link_bandwidth=int(reading.alone.out * _NS_PER_SECOND),
+        memory=memory,
+        overhead_ns=_OVERHEAD_NS,
+        source=f"measured with torch {torch.__version__}: products of {_ROWS[kind]} each way, a "
+        f"sum of vectors, copies; {_OVERHEAD_NS} ns a kernel are assumed",
+        rates=MappingProxyType(rates),
+        link_back=int(reading.alone.back * _NS_PER_SECOND),
+        link_both=None if both is None else (both.to_json()[0], both.to_json()[1]),
+    )
+
+
+def _products(device: torch.device, name: str) -> int:
+    """Return the operations a second of square products in a type."""
+    rows, dtype = _ROWS[device.type], _DTYPES[name]
+    left, right = (torch.randn(rows, rows, device=device).to(dtype) for _ in range(2))
+    out = torch.empty_like(left)
+    matmul: Any = torch.backends.cuda.matmul
+    allowed = patch.object(matmul, "allow_tf32", name == "tf32")
+    with allowed if device.type == "cuda" else nullcontext():
+        seconds = _seconds(device, lambda: torch.mm(left, right, out=out))
+    return int(2 * rows**3 / seconds)
+
+
+def _vectors(device: torch.device) -> int:
+    """Return the bytes a second that are read and written to add two vectors."""
+    size = _VECTOR[device.type]
+    left, right, out = (torch.ones(size // 4, device=device) for _ in range(3))
+    return int(3 * size / _seconds(device, lambda: torch.add(left, right, alpha=2.0, out=out)))
+
+
+def _seconds(device: torch.device, compute: Callable[[], Any]) -> float:
+    """Return the median time of something, which is run once before."""
+    compute()
+    found = []
+    for _ in range(_REPETITIONS):
+        if device.type == "cuda":
+            begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begun.record()
+            compute()
+            ended.record()
+            ended.synchronize()
+            found.append(begun.elapsed_time(ended) / 1000)
+        else:
+            since = time.perf_counter()
+            compute()
+            found.append(time.perf_counter() - since)
+    return max(statistics.median(found), 1e-9)

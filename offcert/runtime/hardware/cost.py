@@ -57,28 +57,13 @@ _Key = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 def operator_cost(
     func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
 ) -> tuple[int, int]:
-    """Return the flops of one operator call and the bytes that it moves.
+    """Return the flops of one operator call, and the bytes that it moves.
 
-    Parameters
-    ----------
-    func, args, kwargs
-        The call, as a `TorchDispatchMode` gets it.
-    out
-        The result of the call.
-
-    Returns
-    -------
-    flops : int
-        Multiplications and additions of matrix products, convolutions and attention; 0 for
-        every other operator, which memory traffic dominates.
-    bytes : int
-        Every distinct tensor that is read, once, and every distinct tensor that is written,
-        once. A tensor changed in place counts twice, an expanded one with the bytes it has
-        in memory.
-
-    Notes
-    -----
-    Views, operators on metadata and allocations cost (0, 0): they launch no kernel.
+    The call is as a dispatch mode gets it. Flops are multiplications and additions of matrix
+    products, convolutions and attention; 0 for every other operator, which memory traffic
+    dominates. Bytes are those of every distinct tensor that is read, once, and of every one that is
+    written, once: a tensor changed in place counts twice, an expanded one with the bytes it has in
+    memory. Views, operators on metadata and allocations cost (0, 0): they launch no kernel.
     """
     if _launches_nothing(func, args, kwargs, out):
         return 0, 0
@@ -88,19 +73,12 @@ def operator_cost(
 def operator_ns(
     card: Hardware, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
 ) -> int:
-    """Return the nanoseconds that a card takes for one operator call.
+    """Return the nanoseconds that a card takes for one operator call, as for `operator_cost`.
 
     Batch and group normalisation read their input twice, as the backward passes of all
     normalisations do; the two gradients of a convolution are a kernel each, which reads the
     gradient of the output. A convolution on tensor cores takes images with their channels last.
     Others are rearranged before it and back after it, by kernels that no operator shows.
-
-    Parameters
-    ----------
-    card
-        The accelerator.
-    func, args, kwargs, out
-        As for `operator_cost`.
     """
     flops, traffic = operator_cost(func, args, kwargs, out)
     dtype, work = computed_as(func, args)
@@ -149,20 +127,11 @@ def attention_parts(
 
 
 def computed_as(func: OpOverload, args: Sequence[Any]) -> tuple[str, OperationClass]:
-    """Return in which type an operator multiplies, and of which class of work it is.
+    """Return in which of `TYPES` an operator multiplies, and of which class of work it is.
 
-    Parameters
-    ----------
-    func, args
-        The call, as a `TorchDispatchMode` gets it: below autocast, which has cast its operands.
-
-    Returns
-    -------
-    dtype : str
-        One of `offcert.runtime.hardware.model.TYPES`. Products in float32 count as TF32 where
-        PyTorch may use that: convolutions by default, other products if it was asked for.
-    work : OperationClass
-        Kind of the products; of an operator without products it does not matter.
+    The call is one below autocast, which has cast its operands. Products in float32 count as TF32
+    where PyTorch may use that: convolutions by default, other products if it was asked for. Of an
+    operator without products neither matters.
     """
     packet = func.overloadpacket
     work = OperationClass.PRODUCT

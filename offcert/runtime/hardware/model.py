@@ -41,73 +41,47 @@ TYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "float8")
 
 @dataclass(frozen=True)
 class Hardware:
-    """An accelerator, as far as a roofline knows it.
+    """An accelerator, as far as a roofline knows it."""
 
-    Attributes
-    ----------
-    name
-        Key in `HARDWARE`, or what its file says.
-    flops
-        Peak floating-point operations per second at float32, without tensor cores.
-    memory_bandwidth
-        Peak rate of the device memory in bytes per second, reads and writes together.
-    link_bandwidth
-        Effective, not peak, rate from the device to the host, bytes per second.
-    memory
-        Device memory in bytes: the nominal size, from which driver and context still take
-        their part, where the source names no smaller number.
-    overhead_ns
-        Nanoseconds that every kernel takes beyond its work; assumed, not from a data sheet.
-    source
-        Where the numbers come from.
-    rates
-        Peak floating-point operations per second of the other types in `TYPES`, on tensor cores
-        where there are some: dense, with sums in float32. A type without one has that of float32.
-    efficiency
-        By class of work (`OperationClass`), or by class and type (``"product-float32"``), which
-        part of a peak is reached. A class without a number is counted at the peak. That of
-        attention is in `kernels` where it depends on the kernel.
-    kernels
-        By kernel of attention, which part of a peak it reaches.
-    attention
-        The kernel that attention runs on where it can: ``"flash-2"`` (FlashAttention-2, which
-        PyTorch has), ``"flash-3"``, or ``"efficient"`` (PyTorch's memory-efficient kernel).
-    link_back
-        Rate from the host to the device; that of the other direction if it is not given.
-    link_both
-        Rates out and back while both directions are used at once. Without them the link is taken to
-        serve one direction at a time.
-    once
-        Whether an operator reads all that it takes once, as at best, however many kernels it is.
-    sustained
-        Which part of what kernels reach at best products, convolutions and attention reach in a
-        step of training: 1 for a roofline, less for a calibrated card
-        (`offcert.runtime.hardware.files`).
-    """
-
-    name: str
-    flops: int
+    name: str  # Key in `HARDWARE`, or what its file says
+    flops: int  # Peak floating-point operations per second at float32, without tensor cores
+    # Peak rate of the device memory in bytes per second, reads and writes together.
     memory_bandwidth: int
-    link_bandwidth: int
+    link_bandwidth: int  # Effective, not peak, rate from the device to the host, bytes per second
+    # Device memory in bytes: the nominal size, from which driver and context still take their part,
+    # where the source names no smaller number.
     memory: int
+    # Nanoseconds that every kernel takes beyond its work; assumed, not from a data sheet.
     overhead_ns: int
-    source: str
+    source: str  # Where the numbers come from
+    # Peak floating-point operations per second of the other types in `TYPES`, on tensor cores where
+    # there are some: dense, with sums in float32. A type without one has that of float32.
     rates: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    # By class of work (`OperationClass`), or by class and type (``"product-float32"``), which part
+    # of a peak is reached. A class without a number is counted at the peak. That of attention is in
+    # `kernels` where it depends on the kernel.
     efficiency: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    # By kernel of attention, which part of a peak it reaches.
     kernels: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    # The kernel that attention runs on where it can: ``"flash-2"`` (FlashAttention-2, which PyTorch
+    # has), ``"flash-3"``, or ``"efficient"`` (PyTorch's memory-efficient kernel).
     attention: str = FLASH_2
+    # Rate from the host to the device; that of the other direction if it is not given.
     link_back: int | None = None
+    # Rates out and back while both directions are used at once. Without them the link is taken to
+    # serve one direction at a time.
     link_both: tuple[int, int] | None = None
+    # Whether an operator reads all that it takes once, as at best, however many kernels it is.
     once: bool = False
+    # Which part of what kernels reach at best products, convolutions and attention reach in a step
+    # of training: 1 for a roofline, less for a calibrated card (`offcert.runtime.hardware.files`).
     sustained: Fraction = Fraction(1)
 
     def origin(self, attention: Mapping[str, Fraction] = MappingProxyType({})) -> dict[str, Any]:
         """Return the entry in a problem's ``source``: rates that are reached, and kernels.
 
-        Parameters
-        ----------
-        attention : mapping of str to Fraction
-            By kernel that attention runs on in the step, which part of its peak it reaches.
+        `attention` says, by kernel that attention runs on in the step, which part of its peak it
+        reaches.
         """
         parts = dict(self.efficiency)
         known = [part for part in attention.values() if part < 1]
@@ -155,21 +129,10 @@ def roofline_ns(
 ) -> int:
     """Return the time of one kernel on `hardware` in nanoseconds, rounded up.
 
-    The larger of compute and memory traffic time, plus the overhead of a kernel. No work
-    and no traffic mean that there is no kernel, which takes no time.
-
-    Parameters
-    ----------
-    hardware
-        The accelerator.
-    flops
-        Floating-point operations of the kernel.
-    bytes
-        Bytes that it reads from and writes to device memory.
-    dtype
-        One of `TYPES`: in which it multiplies.
-    work
-        One of `OperationClass`: which part of that type's peak it reaches.
+    The larger of the times for its floating-point operations, at the part of the peak of `dtype`
+    that its class of `work` reaches, and for the bytes that it reads from and writes to device
+    memory, plus the overhead of a kernel. No work and no traffic mean that there is no kernel,
+    which takes no time.
 
     References
     ----------

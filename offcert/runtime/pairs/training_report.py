@@ -59,51 +59,32 @@ class StepComparison:
 
 @dataclass(frozen=True)
 class TrainReport:
-    """The findings of `train`.
+    """The findings of `train`."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the problem.
-    limit, unplanned_peak, predicted_peak : int
-        Bytes: the problem's memory, what the step needs without a plan, and with it at most.
-    steps : tuple of StepComparison
-        One for each optimiser step.
-    operations : tuple of str
-        Their names, for the curves.
-    predicted_begin, predicted_end, counted_begin, counted_end, counted_peaks : tuple of int
-        Live bytes when each operation begins and ends, and the most while it ran: as the plan
-        predicts, and as counted in the last step; empty if live bytes were not counted.
-    arena_bytes, arena_load : int
-        Of the arena on the host, and the most of it that the plan needs at a time.
-    device : str
-        ``"cpu"``, ``"simulated"`` or ``"cuda"``.
-    record : TrainingRecord
-        The plan beside what was measured.
-    pinned_bytes, pinned_seconds : int, float
-        Of the arena what was registered with the device when the last step ended, and how long that
-        has taken, in the background but for its first part.
-    hosted : Hosted or None
-        Further steps on a simulated device behind the host at hand, if they were asked for.
-    """
-
-    name: str
+    name: str  # Name of the problem
+    # Bytes: the problem's memory, what the step needs without a plan, and with it at most.
     limit: int
     unplanned_peak: int
     predicted_peak: int
-    steps: tuple[StepComparison, ...]
-    operations: tuple[str, ...]
+    steps: tuple[StepComparison, ...]  # One for each optimiser step
+    operations: tuple[str, ...]  # Their names, for the curves
+    # Live bytes when each operation begins and ends, and the most while it ran: as the plan
+    # predicts, and as counted in the last step; empty if live bytes were not counted.
     predicted_begin: tuple[int, ...]
     predicted_end: tuple[int, ...]
     counted_begin: tuple[int, ...]
     counted_end: tuple[int, ...]
     counted_peaks: tuple[int, ...]
+    # Of the arena on the host, and the most of it that the plan needs at a time.
     arena_bytes: int
     arena_load: int
-    device: str
-    record: TrainingRecord
+    device: str  # ``"cpu"``, ``"simulated"`` or ``"cuda"``
+    record: TrainingRecord  # The plan beside what was measured
+    # Of the arena what was registered with the device when the last step ended, and how long that
+    # has taken, in the background but for its first part.
     pinned_bytes: int = 0
     pinned_seconds: float = 0.0
+    # Further steps on a simulated device behind the host at hand, if they were asked for.
     hosted: Hosted | None = None
 
     @property

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from offcert.core.errors import InputError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
+
+
+class Absence(NamedTuple):
+    """A stretch in which a tensor is off the device, by operations."""
+
+    release: int  # Before it the tensor has left
+    claim: int  # Before it the memory for its return is taken
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,17 @@ class Prediction:
     def peak(self) -> int:
         """The most live bytes at any time."""
         return max(self.peaks)
+
+    @property
+    def absences(self) -> dict[int, list[Absence]]:
+        """When each tensor that moves is away, in the order in which they leave."""
+        claims: dict[int, list[int]] = defaultdict(list)
+        releases: dict[int, list[int]] = defaultdict(list)
+        for operation, (gone, back) in enumerate(zip(self.releases, self.claims, strict=True)):
+            for rows, tensors in ((releases, gone), (claims, back)):
+                for tensor in tensors:
+                    rows[tensor].append(operation)
+        return {each: list(map(Absence, releases[each], claims[each])) for each in releases}
 
 
 def predict(trace: Trace, plan: Plan | Schedule | FluidSchedule) -> Prediction:

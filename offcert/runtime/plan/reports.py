@@ -38,68 +38,48 @@ class Unforeseen:
 
 @dataclass(frozen=True, repr=False)
 class StepReport:
-    """The report of one training step.
+    """The report of one training step."""
 
-    Attributes
-    ----------
-    deviation : str or None
-        The first thing in which the step was not the one that was planned, from where on nothing
-        more leaves the device, or else in what it took more memory than planned, or may have: then
-        the plan was followed nevertheless. None if it followed its plan, within the limit.
-    finished : bool
-        Whether the backward pass has ended.
-    prediction, limit : Prediction or None, int
-        Bytes that the plan predicts (None if there is no plan for such a step), and was made for.
-    at_begin, at_end, peaks : tuple of int
-        Live bytes when each operation began (after its transfers) and ended, and the most while it
-        ran; empty unless live bytes are counted.
-    unfreed, unforeseen : tuple of Unfreed, tuple of Unforeseen
-        Storages that could not leave, and tensors that were saved beyond the plan.
-    offloaded_bytes, prefetched_bytes, late_bytes : int
-        Bytes that were copied to the host and back, and those that came back only when asked for.
-    arena_bytes, arena_load : int
-        Of the arena on the host that the plan's copies are laid out in, and the most of it that the
-        plan needs at a time: no arena is smaller.
-    pinning : Pinning or None
-        How far the arena has been registered with the device, and the seconds that it took; None on
-        the CPU, and if nothing moves.
-    outside_entries, outside_bytes : int
-        Copies that were not where the layout wants them, since something there was still needed.
-    again, refused : tuple of PlacedSegment, tuple of (str, str)
-        Segments that the plan lets run again, and those that do not any more, and why.
-    state_bytes : int
-        The most bytes at a time of copies of buffers and the like for what runs again, which finds
-        them as they were. They are on the device, and in no count of live bytes.
-    beside_bytes : int
-        What rehearsals have left on the device beside what the plan puts there.
-    memory, reserved_limit : MemoryReading or None, int or None
-        What the device's allocator had given out and reserved when the step ended, with peaks since
-        they were last reset (None on the CPU, and before the end); and the limit for that, if
-        given.
-    """
-
+    # The first thing in which the step was not the one that was planned, from where on nothing more
+    # leaves the device, or else in what it took more memory than planned, or may have: then the
+    # plan was followed nevertheless. None if it followed its plan, within the limit.
     deviation: str | None
-    finished: bool
+    finished: bool  # Whether the backward pass has ended
+    # Bytes that the plan predicts (None if there is no plan for such a step), and was made for.
     prediction: Prediction | None = None
     limit: int = 0
+    # Live bytes when each operation began (after its transfers) and ended, and the most while it
+    # ran; empty unless live bytes are counted.
     at_begin: tuple[int, ...] = ()
     at_end: tuple[int, ...] = ()
     peaks: tuple[int, ...] = ()
+    # Storages that could not leave, and tensors that were saved beyond the plan.
     unfreed: tuple[Unfreed, ...] = ()
     unforeseen: tuple[Unforeseen, ...] = ()
-    late_bytes: int = 0
+    late_bytes: int = 0  # Bytes that came back only when asked for
+    # Bytes that were copied to the host and back.
     offloaded_bytes: int = 0
     prefetched_bytes: int = 0
+    # Of the arena on the host that the plan's copies are laid out in, and the most of it that the
+    # plan needs at a time: no arena is smaller.
     arena_bytes: int = 0
     arena_load: int = 0
+    # Copies that were not where the layout wants them, since something there was still needed.
     outside_entries: int = 0
     outside_bytes: int = 0
+    # Segments that the plan lets run again, and those that do not any more, and why.
     again: tuple[PlacedSegment, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
+    # The most bytes at a time of copies of buffers and the like for what runs again, which finds
+    # them as they were. They are on the device, and in no count of live bytes.
     state_bytes: int = 0
-    beside_bytes: int = 0
+    beside_bytes: int = 0  # What rehearsals have left on the device beside what the plan puts there
+    # What the device's allocator had given out and reserved when the step ended, with peaks since
+    # they were last reset (None on the CPU, and before the end); and the limit for that, if given.
     memory: MemoryReading | None = None
     reserved_limit: int | None = None
+    # How far the arena has been registered with the device, and the seconds that it took; None on
+    # the CPU, and if nothing moves.
     pinning: Pinning | None = None
 
     def __repr__(self) -> str:

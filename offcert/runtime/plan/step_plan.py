@@ -51,14 +51,8 @@ def step_plans(
 ) -> list[StepPlan]:
     """Return the step plans of a plan or schedule for `problem`, or of certificates.
 
-    `streams`: those of a device move tensors.
-
-    Raises
-    ------
-    InputError
-        If there is no schedule, or none that training can follow.
-    PlanError
-        If a plan does not make sense, or exceeds its problem's memory.
+    `streams`: those of a device move tensors. Errors are those of `step_plan`, and an `InputError`
+    if there is no schedule.
     """
     return [step_plan(*pair, streams=streams) for pair in planned(plan, problem)]
 
@@ -114,37 +108,25 @@ def plans_for(found: Sequence[StepPlan], call: Signature, here: str) -> list[Ste
 
 @dataclass(frozen=True)
 class StepPlan:
-    """The tensors that leave and come back, when they do, and how to recognise them.
-
-    Attributes
-    ----------
-    trace, problem : Trace, Problem
-        The operations, as often as they run, and the platform.
-    prediction, limit : Prediction, int
-        Bytes that the plan predicts around and during every operation, and that it was made for.
-    places : dict
-        Everything that the captured forward pass saved, with the tensor it is a part of, or None.
-    parts : dict
-        For each tensor that the plan moves, the storages that it consists of.
-    host, registered, staging : HostLayout, int or None, int
-        Where each storage that moves lies on the host; addresses from `registered` on are in a
-        file, to and from which streams copy through `staging` bytes of the host's memory besides.
-    segments : PlacedProgram
-        The segments that run again in the backward pass.
-    timetable : Timetable or None
-        Copies that are handed to the streams of a device; None where tensors move at once.
-    """
+    """The tensors that leave and come back, when they do, and how to recognise them."""
 
     name: str
+    # The operations, as often as they run, and the platform.
     trace: Trace
     capture: Capture
+    # Bytes that the plan predicts around and during every operation, and that it was made for.
     prediction: Prediction
     limit: int
+    # Everything that the captured forward pass saved, with the tensor it is a part of, or None.
     places: dict[SavedPlace, int | None]
+    # For each tensor that the plan moves, the storages that it consists of.
     parts: dict[int, tuple[SavedPlace, ...]]
+    # Where each storage that moves lies on the host; addresses from `registered` on are in a file,
+    # to and from which streams copy through `staging` bytes of the host's memory besides.
     host: HostLayout[SavedPlace]
     problem: Problem
-    segments: PlacedProgram = NOTHING_AGAIN
+    segments: PlacedProgram = NOTHING_AGAIN  # The segments that run again in the backward pass
+    # Copies that are handed to the streams of a device; None where tensors move at once.
     timetable: Timetable | None = None
     registered: int | None = None
     staging: int = 0
@@ -222,10 +204,8 @@ def step_plan(
 ) -> StepPlan:
     """Return the step plan of a plan for a captured problem, or for an execution of it.
 
-    Parameters
-    ----------
-    streams : bool
-        Whether the streams of a device move tensors, or they move at once, between two operations.
+    `streams` says whether those of a device move tensors, or they move at once, between two
+    operations.
 
     Raises
     ------

@@ -31,17 +31,10 @@ _NS_PER_US = 1000
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel, in nanoseconds.
+    """A kernel, in nanoseconds."""
 
-    Attributes
-    ----------
-    launched : int
-        When the host launched it.
-    begin, end : int
-        When it ran.
-    """
-
-    launched: int
+    launched: int  # When the host launched it
+    # When it ran.
     begin: int
     end: int
 
@@ -96,20 +89,10 @@ def kernel_times(marks: Sequence[int], kernels: Sequence[Kernel]) -> list[int]:
 
 
 def times_by_kernels(run: Callable[[], object], operations: int) -> list[int] | None:
-    """Return how long a CUDA device needs for each operation of a step that is run.
+    """Return how many nanoseconds a CUDA device needs for each operation of a step that is run.
 
-    Parameters
-    ----------
-    run : callable
-        Runs the step once, marks where each operation begins and where the last one ends, and waits
-        until all is done.
-    operations : int
-        How many it has.
-
-    Returns
-    -------
-    list of int or None
-        Nanoseconds; None if this PyTorch's profiler sees no kernels.
+    `run` runs the step once, marks where each operation begins and where the last one ends, and
+    waits until all is done. None if this PyTorch's profiler sees no kernels.
     """
     wanted = {torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA}
     if not wanted <= torch.profiler.supported_activities():

@@ -53,24 +53,12 @@ def measure_step(
     hardware: Hardware | None = None,
     repetitions: int = _REPETITIONS,
 ) -> tuple[Capture, Measurement]:
-    """Capture a step and measure it.
+    """Capture a step by the clock of modules, and measure it; durations are medians.
 
-    On a device with streams the step is captured as it runs there, because kernels of another kind
-    of device may save other tensors than tensors without data foresee: what cuDNN reserves, masks,
-    statistics. What was not foreseen is in the details.
-
-    Parameters
-    ----------
-    step : TrainingStep
-        Its model has data, and is where it is to be measured.
-    clock : Clock
-        Of modules.
-    device : Device, optional
-        The device of its model; by default the CUDA device, or the CPU by the host's clock.
-    hardware : Hardware, optional
-        The hardware model that gives operations their durations on a simulated device.
-    repetitions : int
-        Steps to take the median of.
+    On a device with streams (by default the CUDA device that its model is on) the step is captured
+    as it runs there, because kernels of another kind of device may save other tensors than tensors
+    without data foresee: what cuDNN reserves, masks, statistics. What was not foreseen is in the
+    details. On a simulated device, operations take their durations from the hardware model.
     """
     device = cuda_device(step.model, timed=True) if device is None else device
     if device is None:

@@ -51,13 +51,10 @@ _BLOCK, _SMALLEST = 256, 4096
 def named_state_bytes(name: str, model: nn.Module) -> int:
     """Return the bytes of the state of a named optimiser for the trained parameters of `model`.
 
-    Parameters
-    ----------
-    name : str
-        One of `OPTIMISERS`, in any usual spelling. ``"momentum"`` is SGD with it; ``"adafactor"``
-        that of Trainer, with a row and a column in float32 for each matrix, and its mean;
-        ``"lion"`` has a number in float32 for each of a parameter's; those of 8 bits are of
-        bitsandbytes, with the state of embeddings in float32, as Trainer has it.
+    One of `OPTIMISERS`, in any usual spelling. ``"momentum"`` is SGD with it; ``"adafactor"`` that
+    of Trainer, with a row and a column in float32 for each matrix, and its mean; ``"lion"`` has a
+    number in float32 for each of a parameter's; those of 8 bits are of bitsandbytes, with the state
+    of embeddings in float32, as Trainer has it.
     """
     name = named_optimiser(name)
     trained = [local(each) for each in model.parameters() if each.requires_grad]
@@ -97,13 +94,7 @@ _OF_PARAMETER: dict[str, Callable[[torch.Tensor], int]] = {"adafactor": _factore
 
 
 def optimiser_bytes(optimiser: Optimiser, model: nn.Module) -> OptimiserBytes | None:
-    """Return the bytes of an optimiser that is named, or is there.
-
-    Returns
-    -------
-    OptimiserBytes or None
-        As `bytes_of`.
-    """
+    """Return the bytes of an optimiser that is named, or is there (`bytes_of`)."""
     if not isinstance(optimiser, str):
         return bytes_of(optimiser)
     state, name = named_state_bytes(optimiser, model), named_optimiser(optimiser)
@@ -138,12 +129,7 @@ def bytes_of(optimiser: torch.optim.Optimizer) -> OptimiserBytes | None:
     """Return the bytes of an optimiser: of its state measured, or foreseen before its first step.
 
     A step is taken on tensors without data, with a parameter of each kind. The optimiser itself is
-    left as it is.
-
-    Returns
-    -------
-    OptimiserBytes or None
-        None if it has no state yet, and takes no step of that kind.
+    left as it is. None if it has no state yet, and takes no step of that kind.
     """
     if type(optimiser).__module__.startswith("bitsandbytes"):
         there = _held(optimiser) if optimiser.state else _of_bitsandbytes(optimiser)

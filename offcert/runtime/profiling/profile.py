@@ -294,7 +294,7 @@ def _modelled(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked)
 
 def _graphs(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
     # The compiler takes a second to load.
-    from offcert.runtime.compiled.graph_profile import profile_graphs
+    from offcert.runtime.compiled.graph_network import profile_graphs
 
     assert asked.hardware is not None
     step = _step(made, workload)

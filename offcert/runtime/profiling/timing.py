@@ -60,14 +60,8 @@ class RepeatedStep:
     def run(self, *, allocator: bool = False, hold: int = 0, marked: bool = False) -> Timing:
         """Run the step once; nothing waits for its end.
 
-        Parameters
-        ----------
-        allocator : bool
-            Whether the allocator is asked at each mark.
-        hold : int
-            Nanoseconds for which the device waits before the step begins.
-        marked : bool
-            Whether a profile is to tell where operations begin.
+        The `allocator` may be asked at each mark, the device waits for `hold` nanoseconds before
+        the step begins, and a profile is told where operations begin if the step is `marked`.
         """
         hooks = Hooks(unwrap(self._step.model), Nobody())
         gradients = self._gradients if allocator else None
@@ -219,23 +213,7 @@ def memory_enough() -> Iterator[None]:
 
 
 class Timing(Session):
-    """Marks the time at every tick of a capture.
-
-    Attributes
-    ----------
-    marks : list
-        When operations began, and when the last one ended.
-    handed : list of int
-        When the host was there, by its own clock, in nanoseconds.
-    rises : list of int
-        By how much more bytes were allocated in each operation than when it began, without those
-        of the parameters' gradients that are there when it ends, which no trace counts; if asked
-        for.
-    at_begin : list of int
-        Bytes that were allocated when each began, without those of the gradients; likewise.
-    readings : list of MemoryReading
-        At every mark, with the peaks since the one before; if asked for.
-    """
+    """Marks the time at every tick of a capture."""
 
     def __init__(
         self,
@@ -250,10 +228,16 @@ class Timing(Session):
         super().__init__(hooks)
         self._now = now
         self._marked = marked
+        # When operations began, and when the last one ended.
         self.marks: list[int | DeviceEvent] = []
-        self.handed: list[int] = []
+        self.handed: list[int] = []  # When the host was there, by its own clock, in nanoseconds
+        # By how much more bytes were allocated in each operation than when it began, without those
+        # of the parameters' gradients that are there when it ends, which no trace counts; if asked
+        # for.
         self.rises: list[int] = []
+        # Bytes that were allocated when each began, without those of the gradients; likewise.
         self.at_begin: list[int] = []
+        # At every mark, with the peaks since the one before; if asked for.
         self.readings: list[MemoryReading] = []
         self._capture = capture
         self._watch = watch

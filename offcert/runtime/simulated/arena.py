@@ -34,26 +34,16 @@ def poisoned(size: int) -> torch.Tensor:
 
 
 class Known:
-    """One storage.
-
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    born : int
-        The number of the allocation in the work of ``compute``; 0 if operators made it.
-    uses : Uses
-        By copies.
-    reference : weakref.ref
-        To the storage: nothing here keeps it alive.
-    """
+    """One storage."""
 
     __slots__ = ("born", "reference", "size", "uses")
 
     def __init__(self, size: int, born: int, streams: int) -> None:
-        self.size = size
+        self.size = size  # Bytes
+        # The number of the allocation in the work of ``compute``; 0 if operators made it.
         self.born = born
-        self.uses = Uses(streams)
+        self.uses = Uses(streams)  # By copies
+        # To the storage: nothing here keeps it alive.
         self.reference: weakref.ref[torch.UntypedStorage] | None = None
 
     def address(self, offset: int, size: int) -> int | None:
@@ -94,38 +84,19 @@ class Storages:
 
 
 class SimulatedArena:
-    """Memory of the host, poisoned until something is written to it.
+    """Memory of the host, used by some streams, poisoned until something is written to it.
 
-    Parameters
-    ----------
-    memory : Arena
-        Its bytes.
-    streams : int
-        How many use it.
-    closing : callable
-        Called with it when it is given back.
-
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    registered : bool
-        Whether streams copy to and from it by themselves.
-    where : str
-        Where its memory is.
-    ranges : HostUses
-        Ranges of addresses, with the copies that have used them.
-    closed : bool
-        Whether it has been given back.
+    `closing` is called with it when it is given back.
     """
 
     def __init__(
         self, memory: Arena, streams: int, closing: Callable[[SimulatedArena], None]
     ) -> None:
-        self.size = memory.size
-        self.registered = memory.registered
-        self.where = memory.where
-        self.closed = False
+        self.size = memory.size  # Bytes
+        self.registered = memory.registered  # Whether streams copy to and from it by themselves
+        self.where = memory.where  # Where its memory is
+        self.closed = False  # Whether it has been given back
+        # Ranges of addresses, with the copies that have used them.
         self.ranges = HostUses(self.size, streams)
         self._closing = closing
         self._memory = memory
@@ -170,23 +141,10 @@ class SimulatedArena:
 
 
 class PinnedBudget:
-    """How many bytes of the host may be registered, and how many are; a `Registrar`.
-
-    Parameters
-    ----------
-    limit : int or None
-        None for as many as are asked for.
-    name : str
-        Name of the device.
-
-    Attributes
-    ----------
-    known : dict of int to int
-        Registered memory: bytes by address.
-    """
+    """How many bytes of the host may be registered (None: any), and how many are; a `Registrar`."""
 
     def __init__(self, limit: int | None, name: str) -> None:
-        self.known: dict[int, int] = {}
+        self.known: dict[int, int] = {}  # Registered memory: bytes by address
         self._limit = limit
         self._name = name
 
@@ -199,15 +157,7 @@ class PinnedBudget:
         """Do nothing: any thread will do."""
 
     def register(self, address: int, size: int) -> None:
-        """Take exactly so many bytes.
-
-        Raises
-        ------
-        RegistrationError
-            If there are not so many left.
-        OffcertError
-            If the same are registered already.
-        """
+        """Take exactly so many bytes, unless there are not so many left: a `RegistrationError`."""
         if self._limit is not None and self.held + size > self._limit:
             raise RegistrationError(
                 f"device {self._name} may register {self._limit} bytes of the host's memory and "

@@ -35,13 +35,8 @@ class SimulatedDone(SimulatedEvent):
 class SimulatedClerk:
     """Copies when somebody waits for it, or when the device's adversary says so. It takes no time.
 
-    Parameters
-    ----------
-    stream : SimulatedStream
-        Its queue.
-    note : callable
-        Called with each stretch of the host that it uses: arena, address, bytes, and whether it
-        writes.
+    `note` is called with each stretch of the host that it uses: arena, address, bytes, and whether
+    it writes.
     """
 
     def __init__(

@@ -144,12 +144,7 @@ class SimulatedDevice:
     def of(cls, platform: Platform, **options: Any) -> SimulatedDevice:
         """Return a device with the rates and the link of a platform.
 
-        Parameters
-        ----------
-        platform : Platform
-            Its memory is left out: what a problem counts is not all that a device holds.
-        **options
-            The other parameters.
+        Its memory is left out: what a problem counts is not all that a device holds.
         """
         return cls(
             rate_out=platform.rate(Kind.OFFLOAD),
@@ -196,13 +191,7 @@ class SimulatedDevice:
 
     @apart()
     def arena(self, size: int, order: Sequence[tuple[int, int]] | None = None) -> SimulatedArena:
-        """Return exactly so many poisoned bytes of the host, registered at once.
-
-        Raises
-        ------
-        RegistrationError
-            If the budget has not so many left.
-        """
+        """Return exactly so many poisoned bytes of the host, registered at once."""
         memory = PinnedArena(size, self._budget, chunk=self._chunk)
         arena = SimulatedArena(memory, len(_STREAMS), self._closing)
         self._arenas.add(arena)
@@ -303,13 +292,7 @@ class SimulatedDevice:
         self._host.learns(self._compute.record())
 
     def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
-        """Return the time between two events.
-
-        Raises
-        ------
-        OffcertError
-            If the host cannot know it yet.
-        """
+        """Return the time between two events; an `OffcertError` if the host cannot know it yet."""
         assert isinstance(begin, SimulatedEvent)
         assert isinstance(end, SimulatedEvent)
         if not (begin.reached and end.reached):
@@ -320,10 +303,7 @@ class SimulatedDevice:
     def synchronise(self) -> None:
         """Carry out all that has been handed over.
 
-        Raises
-        ------
-        RaceError
-            If the device is strict, and a race has been found since this was last said.
+        A strict device raises a `RaceError` if one has been found since this was last said.
         """
         for stream in (self.out, self.back):
             carry_out(stream, stream.given)

@@ -105,22 +105,6 @@ class RealHost(TorchDispatchMode):
     what the CPU does in place of a device: the kernel of an operator that computes takes `launch`
     instead, and a call of the device `call`. Operators that only look at memory in another way
     count as they are. Other threads and other programs are not counted.
-
-    Parameters
-    ----------
-    launch : int
-        Nanoseconds in which the host hands over an operator.
-    call : int
-        Nanoseconds of a call of the driver.
-    clock : callable
-        Nanoseconds of the calling thread.
-
-    Attributes
-    ----------
-    operators : int
-        How many have been handed over.
-    launched : int
-        Nanoseconds that this is said to have taken.
     """
 
     def __init__(
@@ -130,8 +114,9 @@ class RealHost(TorchDispatchMode):
         clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         super().__init__()
-        self.launch = launch
-        self.call = call
+        self.launch = launch  # Nanoseconds in which the host hands over an operator
+        self.call = call  # Nanoseconds of a call of the driver
+        # Operators that have been handed over, and nanoseconds that this is said to have taken.
         self.operators = self.launched = 0
         self.reads: Callable[[], None] | None = None
         self._clock = clock
@@ -202,14 +187,9 @@ class RealHost(TorchDispatchMode):
         return self.now() - self.launched
 
     def recorded(self, step: int, python: int, operators: int) -> None:
-        """Take the time of a launch from what a machine's host took for a whole step.
+        """Take the time of a launch from what a machine's host took for a whole plain step.
 
-        Parameters
-        ----------
-        step : int
-            Nanoseconds of that host, for a step without a plan.
-        python, operators : int
-            What has been counted here for the same step.
+        `python` and `operators` have been counted here for the same step.
         """
         self.launch = max(0, step - python) // max(1, operators)
 

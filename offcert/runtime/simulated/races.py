@@ -80,15 +80,7 @@ class Uses:
 
 
 class HostUses:
-    """The uses of an arena's bytes.
-
-    Parameters
-    ----------
-    size : int
-        Of the arena.
-    streams : int
-        How many use it.
-    """
+    """The uses of the `size` bytes of an arena by some streams."""
 
     def __init__(self, size: int, streams: int) -> None:
         # Stretches of the same uses, by where they begin; the next one begins where one ends.
@@ -99,18 +91,9 @@ class HostUses:
     def use(
         self, begin: int, size: int, stream: int, knows: Knowledge, writing: bool
     ) -> int | None:
-        """Take note of a use, and return a stream with one that is in its way.
+        """Take note of a use of some bytes, and return a stream with one that is in its way.
 
-        Parameters
-        ----------
-        begin, size : int
-            Of the bytes.
-        stream : int
-            Who uses them, as the work that it was given last.
-        knows : list of int
-            What is known to come before.
-        writing : bool
-            Whether they are written.
+        The `stream` uses them as the work that it was given last, and `knows` what comes before.
         """
         if size == 0:
             return None

@@ -50,28 +50,7 @@ def learn(knows: Knowledge, other: Knowledge) -> None:
 
 
 class Host:
-    """The thread that hands work over.
-
-    Parameters
-    ----------
-    streams : int
-        How many it hands work over to.
-    adversary : callable
-        Whether copies run that may.
-    clock : HostClock, optional
-        How long it works; by default it takes no time.
-    timeline : Timeline, optional
-        Of what it hands over; by default one for works whose durations are given.
-
-    Attributes
-    ----------
-    knows : list of int
-        The work that it has waited for.
-    waits : int
-        How often it has.
-    waited_until : int
-        When it last went on after that.
-    """
+    """The thread that hands work over."""
 
     def __init__(
         self,
@@ -80,11 +59,13 @@ class Host:
         clock: HostClock | None = None,
         timeline: Timeline | None = None,
     ) -> None:
-        self.knows: Knowledge = [0] * streams
-        self.waits = 0
-        self.waited_until = 0
-        self.adversary = adversary
+        self.knows: Knowledge = [0] * streams  # The work that it has waited for
+        self.waits = 0  # How often it has
+        self.waited_until = 0  # When it last went on after that
+        self.adversary = adversary  # Whether copies run that may
+        # How long it works; by default it takes no time.
         self.clock = NoTime() if clock is None else clock
+        # Of what it hands over; by default one for works whose durations are given.
         self.timeline = Timeline(Platform(0, Fraction(1))) if timeline is None else timeline
         self._waited = 0
 
@@ -102,26 +83,15 @@ class Host:
 
 
 class SimulatedEvent:
-    """A point in the work of a stream.
-
-    Attributes
-    ----------
-    stream : SimulatedStream
-        The stream whose event it is.
-    place : int
-        How many items of the stream's queue come before it.
-    moment : Moment
-        When all of them have ended.
-    knows : list of int
-        For each stream, the number of works that have ended by then.
-    """
+    """A point in the work of a stream."""
 
     __slots__ = ("knows", "moment", "place", "stream")
 
     def __init__(self, stream: SimulatedStream) -> None:
-        self.stream = stream
-        self.place = stream.given
-        self.moment = stream.latest
+        self.stream = stream  # The stream whose event it is
+        self.place = stream.given  # How many items of the stream's queue come before it
+        self.moment = stream.latest  # When all of them have ended
+        # For each stream, the number of works that have ended by then.
         self.knows = stream.knows.copy()
 
     @property
@@ -162,30 +132,15 @@ class SimulatedEvent:
 
 
 class SimulatedStream:
-    """Work that is done in the order in which it was given.
-
-    Parameters
-    ----------
-    index : int
-        The index of the stream, among those that know of each other.
-    host : Host
-        Who hands the work over.
-
-    Attributes
-    ----------
-    latest : Moment
-        When all that it has been given ends.
-    knows : list of int
-        What is known to have ended before that. Its own entry counts all that it has been given.
-    given, done : int
-        Items of its queue: handed over, and carried out.
-    """
+    """Work that is done in the order in which it was given."""
 
     def __init__(self, index: int, host: Host) -> None:
-        self.index = index
-        self.host = host
-        self.latest = Moment()
+        self.index = index  # The index of the stream, among those that know of each other
+        self.host = host  # Who hands the work over
+        self.latest = Moment()  # When all that it has been given ends
+        # What is known to have ended before that. Its own entry counts all that it has been given.
         self.knows: Knowledge = [0] * len(host.knows)
+        # Items of its queue: handed over, and carried out.
         self.given = 0
         self.done = 0
         self._heeded = 0
@@ -268,17 +223,11 @@ class SimulatedStream:
 
 
 class ComputeStream(SimulatedStream):
-    """The stream of operators, which run when they are called: it has nothing left to do.
-
-    Attributes
-    ----------
-    operated : int
-        The number of its item that stands for the latest operators.
-    """
+    """The stream of operators, which run when they are called: it has nothing left to do."""
 
     def __init__(self, index: int, host: Host) -> None:
         super().__init__(index, host)
-        self.operated = 0
+        self.operated = 0  # The number of its item that stands for the latest operators
         self._told = 0
 
     @apart(1)

@@ -9,14 +9,7 @@ from offcert.questions.schedule.slowing import slowed_ends
 
 
 class Moment:
-    """The end of a piece of work, which begins after others.
-
-    Attributes
-    ----------
-    begin, end : int
-        Nanoseconds of the device; of copies that slow each other down as far as is known
-        (`Timeline.settle`).
-    """
+    """The end of a piece of work, which begins after others."""
 
     __slots__ = ("_befores", "_earliest", "_until", "begin", "end", "kind", "lasts", "size")
 
@@ -35,6 +28,8 @@ class Moment:
         self.lasts = lasts
         self.kind = kind
         self.size = size
+        # Nanoseconds of the device; of copies that slow each other down as far as is known
+        # (`Timeline.settle`).
         self.begin = self.end = 0
         self.follow()
 
@@ -52,11 +47,8 @@ class Moment:
 class Timeline:
     """The times of all work, in the order in which it is handed over.
 
-    Parameters
-    ----------
-    platform : Platform
-        The rates of the link. Where its directions slow each other down, a copy may end later
-        because of one that is handed over after it; so nothing is certain before it is asked for.
+    Where the directions of the platform's link slow each other down, a copy may end later because
+    of one that is handed over after it; so nothing is certain before it is asked for.
     """
 
     def __init__(self, platform: Platform) -> None:
@@ -69,19 +61,7 @@ class Timeline:
     def add(
         self, befores: Sequence[Moment], *, earliest: int = 0, lasts: int = 0, until: int = 0
     ) -> Moment:
-        """Return when work ends that begins after some moments, and not before a time.
-
-        Parameters
-        ----------
-        befores : sequence of Moment
-            What comes before.
-        earliest : int
-            When it may begin.
-        lasts : int
-            Nanoseconds.
-        until : int
-            When it may end.
-        """
+        """Return when work ends that begins after some moments, but not before a time."""
         return self._taken(Moment(befores, earliest, lasts, until))
 
     def copy(self, befores: Sequence[Moment], kind: Kind, size: int) -> Moment:
@@ -100,10 +80,7 @@ class Timeline:
     def settle(self, now: int) -> None:
         """Let copies last as long as the other direction lets them, as far as that is known.
 
-        Parameters
-        ----------
-        now : int
-            Nothing that is handed over from here on begins before.
+        Nothing that is handed over from here on begins before `now`.
         """
         if self._settled:
             return

@@ -1,10 +1,10 @@
-"""A training step of a model of `transformers`, from nothing but its configuration."""
+"""A training step of a model of `transformers`, from its configuration, autocast as on a card."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,18 @@ from unittest.mock import patch
 
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 
 from offcert.core.errors import InputError, require_transformers
 from offcert.core.messages import meant, short_repr, show
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.tail_chunks import with_tail_chunks
 from offcert.runtime.watch.guard import one_line, quiet
-from offcert.runtime.workloads.card_autocast import CardAutocast
 from offcert.runtime.workloads.quantised import quantisation_of, quantise, with_adapters
 from offcert.runtime.workloads.shapes import SHAPES
 from offcert.runtime.workloads.standard_step import device_of
-from offcert.runtime.workloads.unet import UNet, read_unet, unet_batches, unet_loss
 
 CONFIG_NAME = "config.json"
 DTYPES = {
@@ -94,11 +94,9 @@ def training_step(
     if attention not in ATTENTION:
         raise InputError(f"attention must be one of {', '.join(ATTENTION)}, not {show(attention)}")
     given, type_ = read_config(config), "float32" if autocast else _dtype("dtype", dtype)
-    is_unet = "_class_name" in given
-    if not is_unet:
-        require_transformers("a model from its configuration")
+    require_transformers("a model from its configuration")
     with quiet():
-        model = read_unet(given).to(getattr(torch, type_)) if is_unet else _model(given, type_)
+        model = _model(given, type_)
     packed = quantisation_of(given, bits)
     if packed is not None:
         if lora is None:
@@ -113,11 +111,6 @@ def training_step(
     # What layers of 8 bits hold would be there beside what runs again.
     again = packed is None or packed.bits == 4
     contexts = _contexts(model, autocast, attention)
-    if isinstance(model, UNet):
-        if sequence is not None:
-            raise InputError("sequence is for models that read text, which UNet does not")
-        draw = unet_batches(model, batch, model.conv_in.weight.dtype)
-        return TrainingStep(model, _within(contexts, unet_loss), draw, again=again)
 
     def run(model: nn.Module, inputs: Any) -> torch.Tensor:
         loss: torch.Tensor = model(**inputs).loss
@@ -297,8 +290,7 @@ def _contexts(model: nn.Module, autocast: str | None, attention: str) -> Callabl
     @contextmanager
     def contexts() -> Iterator[None]:
         with ExitStack() as stack:
-            if not isinstance(model, UNet):
-                stack.enter_context(_nothing_packed())
+            stack.enter_context(_nothing_packed())
             # What is switched off around it stays off.
             off = {kernel for kernel, enabled in _ENABLED.items() if not enabled()}
             stack.enter_context(sdpa_kernel([k for k in ATTENTION[chosen] if k not in off]))
@@ -331,3 +323,48 @@ def _require_positive(**numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None and (type(number) is not int or number < 1):
             raise InputError(f"{name} must be a positive integer, not {short_repr(number)}")
+
+
+# Given by PyTorch: "CUDA Ops that can autocast to float32" of its page about torch.amp. Losses that
+# are made of others here are left out.
+_NAMES = (
+    "__pow__", "__rpow__", "__rdiv__", "__rtruediv__", "acos", "asin", "cosh", "cdist",
+    "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy", "cumprod", "cumsum",
+    "dist", "erfinv", "exp", "expm1", "group_norm", "kl_div", "l1_loss", "layer_norm", "log",
+    "log10", "log_softmax", "log1p", "log2", "mse_loss", "nll_loss", "norm", "normalize", "pdist",
+    "poisson_nll_loss", "pow", "prod", "reciprocal", "rsqrt", "sinh", "smooth_l1_loss", "softmax",
+    "soft_margin_loss", "softmin", "softplus", "sum", "renorm", "tan", "triplet_margin_loss",
+)  # fmt: skip
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def _functions() -> Iterable[Callable[..., Any]]:
+    for owner in (torch, torch.Tensor, functional):
+        yield from (getattr(owner, name) for name in _NAMES if hasattr(owner, name))
+
+
+_IN_FLOAT32 = frozenset(_functions())
+
+
+class CardAutocast(TorchFunctionMode):
+    """Computes in float32 as a card's autocast does, where autocast of the CPU is on."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function, with its tensors in float32 if a card's autocast sees to that."""
+        given = dict(kwargs or {})
+        # Whoever names a type, or where the result goes, gets that.
+        named = given.get("dtype") is not None or given.get("out") is not None
+        if func in _IN_FLOAT32 and not named and torch.is_autocast_enabled("cpu"):
+            args = tuple(map(_cast, args))
+            given = {name: _cast(value) for name, value in given.items()}
+        return func(*args, **given)
+
+
+def _cast(value: Any) -> Any:
+    return value.float() if isinstance(value, torch.Tensor) and value.dtype in _HALF else value

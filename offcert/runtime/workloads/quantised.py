@@ -52,12 +52,8 @@ class Quantisation:
 def quantisation_of(config: Mapping[str, Any], bits: int | None) -> Quantisation | None:
     """Return how the weights of a model are packed; None where they are not.
 
-    Parameters
-    ----------
-    config : mapping
-        A model's configuration. Its ``quantization_config`` is that of bitsandbytes.
-    bits : int, optional
-        4 (with statistics that are quantised, too) or 8, for a configuration that says nothing.
+    A configuration's ``quantization_config`` is that of bitsandbytes; where it says nothing, `bits`
+    may be 4 (with statistics that are quantised, too) or 8.
     """
     said = config.get("quantization_config")
     if said is None:
@@ -113,15 +109,7 @@ def _skips(path: str, skipped: tuple[str, ...]) -> bool:
 
 
 class QuantisedLinear(nn.Module):
-    """A linear layer whose weights are packed, and not trained.
-
-    Parameters
-    ----------
-    base : nn.Linear
-        The layer, whose type is that of adapters beside it.
-    how : Quantisation
-        How its weights are packed.
-    """
+    """A linear layer whose weights are packed, and not trained; adapters have its type."""
 
     def __init__(self, base: nn.Linear, how: Quantisation) -> None:
         super().__init__()
@@ -236,12 +224,7 @@ pure("offcert::unpack")
 class LowRank(nn.Module):
     """A linear layer that is not trained, and beside it a product of two thin ones that is.
 
-    Parameters
-    ----------
-    base : nn.Linear or QuantisedLinear
-        The layer; the adapter's matrices have its data type.
-    rank : int
-        Rows of the first matrix.
+    The adapter's matrices, the first of `rank` rows, have the layer's data type.
 
     References
     ----------
@@ -265,13 +248,7 @@ class LowRank(nn.Module):
 
 
 def with_adapters(model: nn.Module, rank: int) -> nn.Module:
-    """Freeze a model and put adapters on all its linear layers but the one that makes its output.
-
-    Returns
-    -------
-    nn.Module
-        The model itself.
-    """
+    """Freeze a model and put adapters on all linear layers but the one that makes its output."""
     model.requires_grad_(False)
     find: Any = getattr(model, "get_output_embeddings", None)
     output = None if find is None else find()

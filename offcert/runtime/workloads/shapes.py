@@ -16,7 +16,7 @@ class Shape:
     """A model's configuration, as its file has it."""
 
     name: str  # Key in `SHAPES`
-    # Settings with which `transformers` builds it; of a UNet, the settings in `diffusers`' file.
+    # Settings with which `transformers` builds it.
     config: Mapping[str, Any]
     parameters: int  # How many it has
     source: str  # Where the numbers are published
@@ -219,30 +219,6 @@ _ALL = (
     _vit("vit-h-14", 1280, 32, 14, 632_045_800),
     _whisper("whisper-small", 768, 12, 12, 80, 51_865, 241_734_912),
     _whisper("whisper-large-v3", 1280, 32, 20, 128, 51_866, 1_543_490_560),
-    Shape(
-        "sdxl-unet",
-        MappingProxyType(
-            {
-                "_class_name": "UNet2DConditionModel",
-                "act_fn": "silu",
-                "addition_embed_type": "text_time",
-                "attention_head_dim": [5, 10, 20],
-                "block_out_channels": [320, 640, 1280],
-                "cross_attention_dim": 2048,
-                "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"],
-                "in_channels": 4,
-                "layers_per_block": 2,
-                "norm_num_groups": 32,
-                "out_channels": 4,
-                "projection_class_embeddings_input_dim": 2816,
-                "sample_size": 128,
-                "transformer_layers_per_block": [1, 2, 10],
-                "use_linear_projection": True,
-            }
-        ),
-        2_567_463_684,
-        "huggingface.co/stabilityai/stable-diffusion-xl-base-1.0, unet/config.json",
-    ),
 )
 
 SHAPES: Mapping[str, Shape] = MappingProxyType({shape.name: shape for shape in _ALL})

@@ -18,11 +18,8 @@ from offcert.runtime.torch_private import tree_map
 class Stopwatch:
     """Says how long it was from one mark to the next.
 
-    Parameters
-    ----------
-    device : Device or None
-        In whose stream of operators marks are events; None: the host's clock, for operators that
-        have ended when they return.
+    Marks are events in a device's stream of operators; without a device they are of the host's
+    clock, for operators that have ended when they return.
     """
 
     def __init__(self, device: Device | None) -> None:
@@ -55,11 +52,7 @@ class Turns:
     """Brings a model and its optimiser's state to a device for a while, and back to the host.
 
     No bit changes on the way. Parameters stay the same objects, so optimisers and hooks know them.
-
-    Parameters
-    ----------
-    device : torch.device
-        Where it is brought; nothing is moved if that is the CPU.
+    Nothing is moved if the device is the CPU.
     """
 
     def __init__(self, device: torch.device) -> None:

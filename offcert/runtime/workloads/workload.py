@@ -63,32 +63,19 @@ _OPTIONAL: dict[str, Any] = {"options": dict, "dtype": str, "loss": str, "seed":
 
 @dataclass(frozen=True)
 class Workload:
-    """Everything that is needed to rebuild a training step.
+    """Everything that is needed to rebuild a training step."""
 
-    Parameters
-    ----------
-    model : str or None
-        A name of the zoo, ``"package.module:callable"``, or None for a module that only the caller
-        has.
-    input : tuple of int or None
-        Shape of the input, batch size first; None if `model` names a `TrainingStep`, which brings
-        its own batch, types and loss.
-    options : mapping
-        Keyword arguments of the callable or the zoo's builder.
-    dtype : str
-        Data type of parameters and inputs.
-    loss : str
-        See `offcert.runtime.workloads.workload.loss_function`.
-    seed : int
-        Seed of the initial weights.
-    """
-
+    # A name of the zoo, ``"package.module:callable"``, or None for a module that only the caller
+    # has.
     model: str | None
+    # Shape of the input, batch size first; None if `model` names a `TrainingStep`, which brings its
+    # own batch, types and loss.
     input: tuple[int, ...] | None
+    # Keyword arguments of the callable or the zoo's builder.
     options: Mapping[str, Any] = field(default_factory=dict)
-    dtype: str = DEFAULT_DTYPE
-    loss: str = DEFAULT_LOSS
-    seed: int = 0
+    dtype: str = DEFAULT_DTYPE  # Data type of parameters and inputs
+    loss: str = DEFAULT_LOSS  # See `offcert.runtime.workloads.workload.loss_function`
+    seed: int = 0  # Seed of the initial weights
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
@@ -158,18 +145,10 @@ class Workload:
         return self.model in zoo.names()
 
     def load(self, *, shapes_only: bool = False) -> nn.Module | TrainingStep:
-        """Build the model of that name, with seeded weights.
+        """Build the model of that name, with seeded weights, in training mode; or the step.
 
-        Parameters
-        ----------
-        shapes_only : bool
-            Networks of the zoo, and models from configurations, then take no memory and have no
-            weights.
-
-        Returns
-        -------
-        nn.Module or TrainingStep
-            A module is in training mode and has the workload's data type; a step is as it was made.
+        With `shapes_only`, networks of the zoo and models from configurations take no memory and
+        have no weights.
         """
         if self.model is None:
             raise InputError("source.model is null: pass the module itself")
@@ -191,20 +170,12 @@ class Workload:
 
 @dataclass(frozen=True)
 class Batches:
-    """Random batches for a workload.
+    """Random batches for a workload."""
 
-    Parameters
-    ----------
-    workload : Workload
-        Shape and data type of the input.
-    tokens : int or None
-        The input consists of token numbers below this; None: of normally distributed floats.
-    output_shape : tuple of int
-        The labels have this shape without its last entry, which is the number of classes.
-    """
-
-    workload: Workload
+    workload: Workload  # Shape and data type of the input
+    # The input consists of token numbers below this; None: of normally distributed floats.
     tokens: int | None
+    # The labels have this shape without its last entry, which is the number of classes.
     output_shape: tuple[int, ...]
 
     def draw(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -111,18 +111,3 @@ def test_bad_options_get_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert list(tmp_path.iterdir()) == []
-
-
-def test_several_plans_have_virtual_times_on_a_simulated_device_and_no_report(
-    certificate: str, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    both = ["train", certificate, certificate, "--device", "simulated", "--steps", "1"]
-    assert main([*both, "--report", str(tmp_path / "r.json")]) == 2
-    assert "--report is about one plan, not 2" in capsys.readouterr().err
-    assert main([*both, "--json", "-q"]) == 0
-    said = capsys.readouterr()
-    assert said.err == ""
-    first, second = json.loads(said.out)["ways"]
-    # To the last digit: no clock of this machine is in it.
-    assert first["ratio"] == second["ratio"] > 1
-    assert first["measured_time"] == first["predicted_time"]

@@ -360,7 +360,6 @@ def test_auto_is_refused_where_the_trainer_compiles_before_its_first_step(tmp_pa
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_trainer_that_compiles_its_model_follows_a_certificate(tmp_path):
-    # Without dropout, of whose masks compiled code saves other tensors on a CPU.
     sizes = {"n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": LENGTH, "vocab_size": 64}
     config = transformers.GPT2Config(
         **sizes, bos_token_id=0, eos_token_id=0, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
@@ -369,7 +368,7 @@ def test_a_trainer_that_compiles_its_model_follows_a_certificate(tmp_path):
     plain = copy.deepcopy(model)
     trainer = trainer_of(model, tmp_path, torch_compile=True)
     plugin = trainer.accelerator.state.dynamo_plugin
-    problem = profile(trainer_step(trainer), hardware="v100-pcie", recompute="none")
+    problem = profile(trainer_step(trainer), clock="graphs", hardware="v100-pcie")
     half = problem.with_memory(problem.memory_at(Fraction(1, 2)))
     callback = OffloadCallback(certify(half, time_limit=1, workers=1), strict=True)
     trainer.add_callback(callback)

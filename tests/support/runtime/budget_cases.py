@@ -11,7 +11,7 @@ from torch._functorch import config
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.decomposition import select_decomp_table
 
-from offcert.runtime.compiled.graph_pair import launches, storage_of
+from offcert.runtime.compiled.nodes import launches, storage_of
 from offcert.runtime.watch.tracker import LiveBytes
 from support.runtime.compiled_cases import step_of, train
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -21,10 +20,11 @@ from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend, backend
-from offcert.runtime.compiled.graph_program import graph_plan
+from offcert.runtime.compiled.graph_plan import graph_plan
 from offcert.runtime.plan.predict import predict
+from offcert.runtime.profiling.profile import profile
 from offcert.runtime.watch.operators import pure
-from support.runtime.captured import evict_everything, problem_of_step
+from support.runtime.captured import evict_everything
 
 
 class Residual(nn.Module):
@@ -130,7 +130,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "cnn": (_cnn, (4, 3, 8, 8)),
     "residual": (
         lambda: nn.Sequential(
-            nn.Conv2d(3, 4, 3, padding=1), Residual(4), Residual(4), nn.Flatten(), nn.Linear(144, 4)
+            nn.Conv2d(3, 4, 3, padding=1), Residual(4), nn.Flatten(), nn.Linear(144, 4)
         ),
         (4, 3, 6, 6),
     ),
@@ -155,12 +155,12 @@ def step_of(name: str) -> TrainingStep:
 
 
 @cache
-def problem_of(name: str, clock: str = "modules") -> Problem:
-    return problem_of_step(step_of(name), clock)
+def problem_of(name: str) -> Problem:
+    return profile(step_of(name), clock="graphs", hardware="v100-pcie")
 
 
 def problem_for(model: nn.Module, batch: Any) -> Problem:
-    return problem_of_step(TrainingStep(model, loss_of, batch))
+    return profile(TrainingStep(model, loss_of, batch), clock="graphs", hardware="v100-pcie")
 
 
 def train(model: nn.Module, batch: Any, compiled: Any = None, steps: int = 2) -> list[torch.Tensor]:
@@ -183,17 +183,11 @@ def train(model: nn.Module, batch: Any, compiled: Any = None, steps: int = 2) ->
     return found + [value.clone() for value in model.state_dict().values()]
 
 
-def train_quietly(model: nn.Module, batch: Any, compiled: Any = None, steps: int = 2) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return train(model, batch, compiled, steps)
-
-
 @cache
 def reference(name: str) -> list[torch.Tensor]:
     """Return what training makes of the same graphs without a plan."""
     step = step_of(name)
-    return train(step.model, step.batch, backend(Plan(), problem_of(name), compiler=as_it_is))
+    return train(step.model, step.batch, plain(problem_of(name), as_it_is))
 
 
 class Graphs:
@@ -217,10 +211,15 @@ class Graphs:
         return sum(node.target is target for node in nodes)
 
 
-def everything(name: str, clock: str = "modules", compiler: Any = as_it_is) -> Backend:
+def everything(name: str, compiler: Any = as_it_is) -> Backend:
     """Return a backend for a plan that evicts every gap."""
-    problem = problem_of(name, clock)
-    return backend(evict_everything(problem), problem, compiler=compiler)
+    return leaving(problem_of(name), compiler=compiler)
+
+
+def leaving(problem: Problem, **options: Any) -> Backend:
+    """Return a backend for a plan that evicts every gap of a problem."""
+    whole = problem.with_memory("100%")
+    return backend(evict_everything(whole), whole, **{"compiler": as_it_is, **options})
 
 
 def same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:

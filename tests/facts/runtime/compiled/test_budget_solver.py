@@ -9,7 +9,7 @@ import pytest
 
 import offcert
 from offcert.core.errors import InputError
-from offcert.runtime.compiled.true_peak import peak_of
+from offcert.runtime.compiled.joint_graph import peak_of
 from offcert.training import budget
 from offcert.training.saved_choice import GraphChoice, GraphOutcome
 from support.runtime.budget_cases import divided

@@ -7,14 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-import offcert
-from offcert.questions.schedule.plan import Plan
 from offcert.runtime.compiled.operators import OPERATORS
-from support.runtime.captured import evict_everything
 from support.runtime.compiled_cases import (
     Graphs,
     as_it_is,
+    leaving,
     loss_of,
+    plain,
     problem_for,
     same,
     step_of,
@@ -30,9 +29,8 @@ def test_training_on_cuda_is_bitwise_that_of_the_same_graphs(name: str) -> None:
     model, batch = copy.deepcopy(step.model).cuda(), step.batch.cuda()
     problem = problem_for(model, batch)
     graphs = Graphs()
-    compiled = offcert.backend(evict_everything(problem), problem, compiler=graphs)
-    expected = train(model, batch, offcert.backend(Plan(), problem, compiler=as_it_is))
-    assert same(train(model, batch, compiled), expected)
+    compiled = leaving(problem, compiler=graphs)
+    assert same(train(model, batch, compiled), train(model, batch, plain(problem, as_it_is)))
     assert compiled.carried_bytes > 0
     moved = len(compiled.report.carried)
     assert graphs.count(OPERATORS.offload) == moved
@@ -54,12 +52,9 @@ def test_memory_on_cuda_falls() -> None:
     layers = [layer for _ in range(8) for layer in (nn.Linear(512, 512), nn.Tanh())]
     model, batch = nn.Sequential(*layers).cuda(), torch.randn(16384, 512, device="cuda")
     problem = problem_for(model, batch)
-    plan = evict_everything(problem)
     saved = sum(gap.tensor >= 0 for gap in problem.trace.gaps)
     assert saved >= 6
-    with_plan = peak_of(
-        model, batch, offcert.backend(plan, problem, strict=True, compiler=as_it_is)
-    )
-    without = peak_of(model, batch, offcert.backend(Plan(), problem, compiler=as_it_is))
+    with_plan = peak_of(model, batch, leaving(problem, strict=True))
+    without = peak_of(model, batch, plain(problem, as_it_is))
     # Each of them takes 32 MiB.
     assert without - with_plan >= 3 * 2**25

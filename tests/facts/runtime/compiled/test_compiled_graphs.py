@@ -2,7 +2,6 @@
 
 import copy
 import shutil
-from functools import cache
 
 import pytest
 import torch
@@ -13,11 +12,9 @@ from offcert.core.computations import Run
 from offcert.core.errors import InputError
 from offcert.core.strategy import Strategy
 from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.divided import DividedGraph
-from offcert.runtime.compiled.graph_network import network_of
-from offcert.runtime.compiled.graph_profile import graphs_of
+from offcert.runtime.compiled.graph_network import graphs_of, network_of
 from offcert.runtime.watch.guard import OffloadWarning
 from support.runtime.compiled_cases import (
     NETWORKS,
@@ -26,6 +23,8 @@ from support.runtime.compiled_cases import (
     loss_of,
     moving_backend,
     plain,
+    problem_of,
+    reference,
     same,
     step_of,
     train,
@@ -51,18 +50,13 @@ class Broken(nn.Module):
 NETWORKS["broken"] = (Broken, (16, 8))
 
 
-@cache
-def captured(name: str) -> Problem:
-    return offcert.profile(step_of(name), clock="graphs", hardware="v100-pcie")
-
-
 @pytest.mark.parametrize("name", ["cnn", "dropout", "broken"])
 def test_a_plan_for_graphs_is_carried_out_whole_and_bitwise(name: str) -> None:
-    step, problem = step_of(name), captured(name)
+    step, problem = step_of(name), problem_of(name)
     assert len(problem.source["compiled"]["graphs"]) == (2 if name == "broken" else 1)  # type: ignore[index]
     compiled = moving_backend(problem, as_it_is)
     found = train(step.model, step.batch, compiled)
-    assert same(found, train(step.model, step.batch, plain(problem, as_it_is)))
+    assert same(found, reference(name))
     report = compiled.report
     assert report.complete, str(report)
     assert report.carried_bytes == report.planned_bytes > 0
@@ -71,7 +65,7 @@ def test_a_plan_for_graphs_is_carried_out_whole_and_bitwise(name: str) -> None:
 
 
 def test_operators_of_others_run_once_as_nobody_knows_what_they_draw_or_keep() -> None:
-    step, problem = step_of("counted"), captured("counted")
+    step, problem = step_of("counted"), problem_of("counted")
     RUNS[0] = 0
     found = train(step.model, step.batch, moving_backend(problem, as_it_is))
     # Once in each of two steps.
@@ -137,7 +131,7 @@ def test_tensors_live_as_long_as_nodes_use_their_storages(name: str) -> None:
 
 
 def test_another_model_follows_no_plan_and_is_told_why() -> None:
-    problem = captured("mlp")
+    problem = problem_of("mlp")
     compiled = moving_backend(problem, as_it_is)
     other = nn.Sequential(nn.Linear(8, 32), nn.Sigmoid(), nn.Linear(32, 4))
     with pytest.warns(offcert.runtime.watch.guard.OffloadWarning, match="none of those"):
@@ -147,7 +141,7 @@ def test_another_model_follows_no_plan_and_is_told_why() -> None:
 
 def test_a_smaller_batch_trains_without_the_plan_and_is_told_why() -> None:
     step = step_of("mlp")
-    compiled = moving_backend(captured("mlp"), as_it_is)
+    compiled = moving_backend(problem_of("mlp"), as_it_is)
     runs = torch.compile(copy.deepcopy(step.model), backend=compiled)
     loss_of(runs, step.batch).backward()
     less = step.batch[:-1]
@@ -180,7 +174,7 @@ def test_only_a_hardware_model_gives_times() -> None:
 
 
 def test_hooks_do_not_follow_a_plan_for_graphs() -> None:
-    problem = captured("mlp").with_memory("100%")
+    problem = problem_of("mlp").with_memory("100%")
     with (
         pytest.raises(InputError, match=r"offcert\.backend"),
         offcert.offload(step_of("mlp").model, Plan(), problem),
@@ -192,7 +186,7 @@ def test_hooks_do_not_follow_a_plan_for_graphs() -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_kernels_follow_a_plan_for_graphs_within_its_memory() -> None:
-    step, problem = step_of("gpt"), captured("gpt")
+    step, problem = step_of("gpt"), problem_of("gpt")
     compiled, without = moving_backend(problem, "inductor"), plain(problem, "inductor")
     found = train(step.model, step.batch, compiled)
     # What runs again beside other operators, or leaves, is fused and rounded otherwise.

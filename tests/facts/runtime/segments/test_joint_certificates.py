@@ -1,4 +1,4 @@
-"""Certificates that hold executions: followed by `follow`, compared by `train_ways`."""
+"""Certificates that hold executions, followed by `follow`."""
 
 import copy
 from dataclasses import replace
@@ -12,17 +12,14 @@ from offcert.core.result import SolveStatus
 from offcert.heuristics.evictions.rules import sequential
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.carried import translated
-from offcert.questions.schedule.problem import Recompute
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.simulate import simulate
-from offcert.report.training import describe_ways
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.follow.options import FollowOptions
-from offcert.runtime.pairs.ways import train_ways
 from offcert.runtime.plan.place import program_of
 from offcert.runtime.plan.predict import predict
 from support.runtime.captured import seeded
-from support.runtime.joint_training import again, carried_by, problem_of
+from support.runtime.joint_training import carried_by, problem_of
 
 
 @pytest.fixture(scope="module")
@@ -89,38 +86,3 @@ def test_executions_that_no_program_makes(case):
     ):
         with pytest.raises(InputError, match=message):
             follow(step.model, certified(problem, wrong))
-
-
-def test_three_ways_at_one_limit(case):
-    step, problem, captured = case
-    offloading = replace(problem, recompute=Recompute.NONE, network=captured.trace)
-    blocks = carried_by(captured, GPT["blocks"]).execution
-    one = carried_by(captured, again("h.0")).execution
-    limit = blocks.trace.peak_memory
-    certificates = [
-        certified(offloading, None, limit),
-        certified(replace(problem, offload=False), blocks, limit),
-        certified(problem, one, limit),
-    ]
-    ways = train_ways(certificates, steps=2, step=lambda: copy.deepcopy(step))
-    assert ways.ok
-    assert [way.report.bitwise_equal for way in ways.ways] == [True] * 3
-    alone, again_alone, together = (way.report for way in ways.ways)
-    for report in (alone, again_alone, together):
-        assert report.peak <= ways.limit < ways.unplanned_peak
-    moved = [report.steps[0].offloaded_bytes for report in (alone, again_alone, together)]
-    assert moved[1] == 0 < moved[2] < moved[0]
-    text = describe_ways(ways.to_dict(), problem.units)
-    assert text.count("yes") == 6
-    assert "offloading and recomputation of anything" in text
-
-
-def test_certificates_that_cannot_be_compared(case):
-    _, problem, captured = case
-    execution = carried_by(captured, again("h.0")).execution
-    first = certified(problem, execution)
-    larger = certified(problem, execution, first.problem.platform.memory + 1)
-    with pytest.raises(InputError, match=r"certificates\[1\] is for .* bytes"):
-        train_ways([first, larger])
-    with pytest.raises(InputError, match="must not be empty"):
-        train_ways([])

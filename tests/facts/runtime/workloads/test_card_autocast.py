@@ -5,8 +5,7 @@ import torch
 from torch.nn import functional
 
 from offcert.runtime.capture import capture
-from offcert.runtime.workloads.card_autocast import CardAutocast
-from offcert.runtime.workloads.configured import training_step
+from offcert.runtime.workloads.configured import CardAutocast, training_step
 
 HALF, FULL = torch.bfloat16, torch.float32
 IN_FLOAT32 = {

@@ -194,48 +194,6 @@ def test_dropout_in_attention_keeps_no_scores_where_a_kernel_computes_it() -> No
     assert more >= 2 * scores
 
 
-UNET = {
-    **SHAPES["sdxl-unet"].config,
-    "attention_head_dim": [1, 2],
-    "block_out_channels": [32, 64],
-    "cross_attention_dim": 16,
-    "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"],
-    "projection_class_embeddings_input_dim": 24,
-    "sample_size": 8,
-    "transformer_layers_per_block": [1, 2],
-}
-
-
-def test_a_unet_tells_noise_of_the_shape_of_its_images() -> None:
-    fake = capture(without_data(UNET, 2, dtype="fp32"), tensors="fake")
-    step = training_step(UNET, 2, dtype="fp32")
-    assert fake.trace == capture(step, tensors="real").trace
-    inputs = step.make_batch()
-    noise = inputs.pop("noise")
-    assert step.model(**inputs).shape == noise.shape == (2, 4, 8, 8)
-    loss = step.run(step.model, inputs | {"noise": noise})
-    assert loss is not None
-    loss.backward()
-    assert all(each.grad is not None for each in step.model.parameters())
-    adapted = without_data(UNET, 2, dtype="fp32", lora=2)
-    assert capture(adapted).trace.peak_memory < fake.trace.peak_memory
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"addition_embed_type": None}, 'addition_embed_type must be "text_time", as of SDXL'),
-        ({"in_channels": 0}, "in_channels must be a positive integer, not 0"),
-        ({"down_block_types": ["Other"]}, "down_block_types must list DownBlock2D or Cross"),
-        ({"attention_head_dim": [1]}, "attention_head_dim must list 2 numbers"),
-        ({"block_out_channels": [32, 65]}, "must be multiples of 32 and of their heads, not 65"),
-    ],
-)
-def test_a_unet_of_another_kind_is_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        without_data(UNET | changed, 1)
-
-
 @pytest.mark.parametrize("tokens", [2**11, 2**14, 2**17])
 def test_attention_by_a_kernel_takes_bytes_in_proportion_to_the_tokens(tokens: int) -> None:
     """Nothing that a step of Llama-3.2-1B keeps or takes has the square of the tokens in it."""
