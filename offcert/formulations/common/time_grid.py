@@ -161,6 +161,50 @@ def build_grid(problem: Problem, grid: int, upper: int, plain: bool = False) -> 
     )
 
 
+def rounded_up(problem: Problem, grid: int, required: Sequence[int], last: int) -> TimeGrid:
+    """Return a problem on a grid with durations rounded up, so that solutions are schedules.
+
+    Windows follow from durations alone, and everything ends by cell `last`. During each operation
+    `required` bytes must be absent.
+    """
+    trace = problem.trace
+
+    def cells(ticks: int) -> int:
+        return -(-ticks // grid)
+
+    lengths = [cells(duration) for duration in trace.durations]
+    ends = list(accumulate(lengths))
+    starts = [end - length for end, length in zip(ends, lengths, strict=True)]
+    latest = [last - (ends[-1] - start) for start in starts]
+    offloads: dict[int, StartWindow] = {}
+    gaps: list[GridGap] = []
+    useful = list(useful_gaps(trace, required))
+    tensors = [gap.tensor for _, gap, _ in useful]
+    for number, gap, _ in useful:
+        size = trace.gap_size(number)
+        out, back = (cells(problem.platform.transfer_time(size, kind)) for kind in Kind)
+        writer = trace.tensors[gap.tensor].uses[0]
+        written = ends[writer] if writer >= 0 else 0
+        first = max(written + out, ends[gap.before] if gap.before >= 0 else 0)
+        until = latest[gap.after] - back
+        known = offloads.get(gap.tensor)
+        left = until - out if known is None else max(known.last, until - out)
+        offloads[gap.tensor] = StartWindow(written, left, out)
+        prefetch = StartWindow(first, until, back)
+        gaps.append(GridGap.of(trace, number, prefetch, tensors.count(gap.tensor) == 1))
+    return TimeGrid(
+        grid=grid,
+        operations=tuple(map(StartWindow, starts, latest, lengths)),
+        offloads=offloads,
+        gaps=tuple(gaps),
+        over=spanning(((gap.before, gap.after) for gap in gaps), len(trace)),
+        required=tuple(required),
+        idle_required=idle_required(problem),
+        distances=(),
+        exact=True,
+    )
+
+
 def _plain_windows(trace: Trace, upper: int) -> tuple[list[int], list[int]]:
     """Return the earliest and latest starts of operations that durations leave, in ticks."""
     earliest = list(accumulate(trace.durations, initial=0))

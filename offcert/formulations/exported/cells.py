@@ -11,19 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import accumulate
 
 from offcert.core.errors import InputError
-from offcert.core.platform import Kind
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.common.grid import spanning, useful_gaps
+from offcert.formulations.common.grid import useful_gaps
 from offcert.formulations.common.time_grid import (
-    GridGap,
-    StartWindow,
     TimeGrid,
     build_grid,
     common_divisor,
-    idle_required,
+    rounded_up,
 )
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 
@@ -88,42 +84,8 @@ def time_grid(problem: Problem, cells: Cells) -> TimeGrid:
         if data is None:
             raise InputError(f"no schedule fits into the horizon of {cells.horizon} ticks")
         return data
-    return _rounded_up(problem, cells)
-
-
-def _rounded_up(problem: Problem, cells: Cells) -> TimeGrid:
-    trace = problem.trace
     required = required_absent(problem, subset_sum=True)
-    useful = list(useful_gaps(trace, required))
-    lengths = [cells.length(duration) for duration in trace.durations]
+    useful = len(list(useful_gaps(problem.trace, required)))
     # Along what decides the makespan every operation and transfer grows by less than a cell.
-    last = cells.length(cells.horizon) + len(trace) + 2 * len(useful)
-    ends = list(accumulate(lengths))
-    starts = [end - length for end, length in zip(ends, lengths, strict=True)]
-    rest = [last - (ends[-1] - start) for start in starts]
-    offloads: dict[int, StartWindow] = {}
-    gaps: list[GridGap] = []
-    tensors = [gap.tensor for _, gap, _ in useful]
-    for number, gap, _ in useful:
-        size = trace.gap_size(number)
-        out, back = (cells.length(problem.platform.transfer_time(size, kind)) for kind in Kind)
-        writer = trace.tensors[gap.tensor].uses[0]
-        written = ends[writer] if writer >= 0 else 0
-        first = max(written + out, ends[gap.before] if gap.before >= 0 else 0)
-        latest = rest[gap.after] - back
-        known = offloads.get(gap.tensor)
-        until = latest - out if known is None else max(known.last, latest - out)
-        offloads[gap.tensor] = StartWindow(written, until, out)
-        prefetch = StartWindow(first, latest, back)
-        gaps.append(GridGap.of(trace, number, prefetch, tensors.count(gap.tensor) == 1))
-    return TimeGrid(
-        grid=cells.grid,
-        operations=tuple(map(StartWindow, starts, rest, lengths)),
-        offloads=offloads,
-        gaps=tuple(gaps),
-        over=spanning(((gap.before, gap.after) for gap in gaps), len(trace)),
-        required=tuple(required),
-        idle_required=idle_required(problem),
-        distances=(),
-        exact=True,
-    )
+    last = cells.length(cells.horizon) + len(problem.trace) + 2 * useful
+    return rounded_up(problem, cells.grid, required, last)

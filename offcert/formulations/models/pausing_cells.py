@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import accumulate
 
 from offcert.core.platform import Kind
 from offcert.core.trace import require_integer
 from offcert.formulations.combinatorial.relaxations import required_absent
-from offcert.formulations.common.grid import spanning, useful_gaps
+from offcert.formulations.common.grid import useful_gaps
 from offcert.formulations.common.linear_model import Terms, scaled, value_of
-from offcert.formulations.common.time_grid import GridGap, StartWindow, TimeGrid
+from offcert.formulations.common.time_grid import GridGap, StartWindow, rounded_up
 from offcert.formulations.models.time_indexed_model import TimeIndexedModel
 from offcert.questions.schedule.problem import Problem
 
@@ -34,7 +33,14 @@ class PausingCells(TimeIndexedModel):
     def __init__(
         self, problem: Problem, grid: int, upper: int, integers: bool, ends: float = math.inf
     ) -> None:
-        self._begin(_grid(problem, grid, upper), integers, ends)
+        require_integer(grid, "grid", 1)
+        required = required_absent(problem)
+        last = -(-upper // grid)
+        if grid > 1:
+            # Every operation ends with a cell, and so does what moves between two of them.
+            useful = len(list(useful_gaps(problem.trace, required)))
+            last += 2 * (len(problem.trace) + useful)
+        self._begin(rounded_up(problem, grid, required, last), integers, ends)
         rates = {kind: problem.platform.rate(kind) * grid for kind in Kind}
         # A unit of data: what leaves in a cell, or the largest of which cells take whole numbers.
         whole = Fraction(1, math.lcm(*(rate.denominator for rate in rates.values())))
@@ -185,34 +191,3 @@ def _at(amounts: dict[int, Terms], border: int) -> Terms:
 
 def _end(item: StartWindow) -> int:
     return item.first + item.length
-
-
-def _grid(problem: Problem, grid: int, upper: int) -> TimeGrid:
-    """Return the operations and gaps of a problem, with windows from durations alone."""
-    require_integer(grid, "grid", 1)
-    trace = problem.trace
-    required = required_absent(problem)
-    useful = list(useful_gaps(trace, required))
-    lengths = [-(-duration // grid) for duration in trace.durations]
-    # Every operation ends with a cell, and so does what moves between two of them.
-    most = -(-upper // grid) + (2 * (len(trace) + len(useful)) if grid > 1 else 0)
-    ends = list(accumulate(lengths))
-    starts = [end - length for end, length in zip(ends, lengths, strict=True)]
-    last = [most - (ends[-1] - start) for start in starts]
-    tensors = [gap.tensor for _, gap, _ in useful]
-    nothing = StartWindow(0, 0, 0)
-    gaps = tuple(
-        GridGap.of(trace, number, nothing, tensors.count(gap.tensor) == 1)
-        for number, gap, _ in useful
-    )
-    return TimeGrid(
-        grid=grid,
-        operations=tuple(map(StartWindow, starts, last, lengths)),
-        offloads={},
-        gaps=gaps,
-        over=spanning(((gap.before, gap.after) for gap in gaps), len(trace)),
-        required=tuple(required),
-        idle_required=(0,) * len(trace),
-        distances=(),
-        exact=grid == 1,
-    )

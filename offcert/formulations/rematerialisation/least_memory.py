@@ -3,22 +3,28 @@
 What they say and why: docs/theory/least-memory.md. In short, an execution within some bytes cannot
 repeat what does not fit beside what is there anyway; so its results stay, and are there as well.
 And while a computation runs first, everything read later has a copy on the device, or elsewhere, or
-comes from a writer that runs once more: at any prices, a least cut bounds what that takes.
+comes from a writer that runs once more: at any prices, a least cut bounds what that takes. Cuts are
+found by SciPy's maximum flow, with capacities scaled to 31 bits and rounded down, so that none is
+too large.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
 
 from offcert.core.network import Network
+from offcert.core.platform import Kind, Link
 from offcert.core.result import Bound
-from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
+from offcert.formulations.rematerialisation.states import bytes_at_start
 from offcert.proofs.kinds.computed import Computed, LeastMemoryCut
 from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
@@ -35,12 +41,7 @@ def single_run_bound(problem: Problem) -> Bound:
     if network is None or problem.recompute is Recompute.NONE:
         least = problem.trace.least_memory
     else:
-        start = sum(
-            network.values[value].size
-            for value, readers in enumerate(network.readers)
-            if readers and network.writer[value] < 0
-        )
-        least = max(start, *network.own_memory)
+        least = max(bytes_at_start(network), *network.own_memory)
     return proved("least-memory-run", least, Computed())
 
 
@@ -121,10 +122,12 @@ def _best_cut(
     chosen = max(_prices(finder, problem), key=finder.bytes_at)
     reached = min(math.ceil(finder.bytes_at(chosen)), high)
     value = _settled(facts, finder, chosen, known, reached)
-    return (value, chosen.proof(turn)) if value > known else None
+    return (value, chosen) if value > known else None
 
 
-def _settled(facts: StayingFacts, finder: CutFinder, prices: Prices, low: int, high: int) -> int:
+def _settled(
+    facts: StayingFacts, finder: CutFinder, prices: LeastMemoryCut, low: int, high: int
+) -> int:
     """Return the largest value that a cut establishes with what follows from just less.
 
     In less memory fewer computations can run again, so that a cut says more.
@@ -139,14 +142,14 @@ def _settled(facts: StayingFacts, finder: CutFinder, prices: Prices, low: int, h
     return low
 
 
-def _prices(finder: CutFinder, problem: Problem) -> list[Prices]:
+def _prices(finder: CutFinder, problem: Problem) -> list[LeastMemoryCut]:
     """Return prices that are worth trying, the best found by steps along each of them last."""
-    free = Prices(1, 0, 0)
+    free = LeastMemoryCut(computation=finder.turn, unit=1, computing_price=0, moving_price=0)
     if problem.deadline is None:
         return [free]
-    tried: dict[Prices, Fraction] = {}
+    tried: dict[LeastMemoryCut, Fraction] = {}
 
-    def value(prices: Prices) -> Fraction:
+    def value(prices: LeastMemoryCut) -> Fraction:
         if prices not in tried:
             tried[prices] = finder.bytes_at(prices)
         return tried[prices]
@@ -155,13 +158,14 @@ def _prices(finder: CutFinder, problem: Problem) -> list[Prices]:
     choices = [0, *(2**step for step in range(-8, 9))] if problem.offload else [0]
     for step in range(-10, 11):
         for beside in choices[:: 3 if problem.offload else 1]:
-            value(Prices.of(computing * Fraction(2) ** step, moving * Fraction(beside)))
+            value(finder.prices(computing * Fraction(2) ** step, moving * Fraction(beside)))
     best = max(tried, key=lambda prices: tried[prices])
+    names = ("computing_price", "moving_price") if problem.offload else ("computing_price",)
     for shrink in range(1, _PRICE_STEPS // 4):
         factor = 1 + Fraction(1, 2**shrink)
         for more in (factor, 1 / factor):
-            for where in (0, 1) if problem.offload else (0,):
-                value(best.scaled(more if where == 0 else 1, more if where else 1))
+            for name in names:
+                value(replace(best, **{name: int(getattr(best, name) * more)}))
         best = max(tried, key=lambda prices: tried[prices])
     return [free, best]
 
@@ -277,3 +281,117 @@ def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((made, reader))
     return merged
+
+
+# The largest capacity of an edge. Given by SciPy: its maximum flow takes 32 bits.
+_LARGEST = 2**31 - 1
+# Steps in one unit of price, to which prices are rounded (arbitrary), and the numbers of source and
+# sink (by definition).
+_PRECISION = 2**20
+_SOURCE, _SINK = 0, 1
+
+
+class CutFinder:
+    """The graph of one computation, for any prices.
+
+    Bytes are counted during the first run of computation `turn`. `last_again` says of each
+    computation in which stage it might run again at last.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        turn: int,
+        last_again: Sequence[int] | NDArray[np.int64],
+    ) -> None:
+        self.problem, self.network, self.turn = problem, network, turn
+        self.spare = 0
+        if problem.deadline is not None:
+            self.spare = problem.deadline - network.compute_time
+        values, count = network.values, len(network)
+        self.again = [index < turn and last_again[index] > turn for index in range(count)]
+        self._beneath = [
+            number if value.base is None else value.base for number, value in enumerate(values)
+        ]
+        self._present = {self._beneath[value] for value in network.computations[turn].reads}
+        self._wanted = {
+            self._beneath[value]
+            for each in network.computations[turn + 1 :]
+            for value in each.reads
+            if network.writer[self._beneath[value]] < turn
+        }
+        rate = [problem.platform.rate(kind) for kind in Kind]
+        self._link = [sum(Fraction(value.size) / each for each in rate) for value in values]
+
+    def prices(self, computing: Fraction, moving: Fraction) -> LeastMemoryCut:
+        """Return a proof with prices near these, in bytes a tick."""
+        return LeastMemoryCut(
+            computation=self.turn,
+            unit=_PRECISION,
+            computing_price=int(computing * _PRECISION),
+            moving_price=int(moving * _PRECISION),
+        )
+
+    def with_again(self, last_again: Sequence[int] | NDArray[np.int64]) -> CutFinder:
+        """Return the same for other computations that may run again."""
+        return CutFinder(self.problem, self.network, self.turn, last_again)
+
+    def scales(self) -> tuple[Fraction, Fraction]:
+        """Return bytes a tick of running again, and of the link, at which both matter."""
+        wanted = sum(self.network.values[value].size for value in self._wanted)
+        again = sum(
+            each.duration
+            for each, may in zip(self.network.computations, self.again, strict=True)
+            if may
+        )
+        link = sum((self._link[value] for value in self._wanted), Fraction(0))
+        return Fraction(wanted, max(1, again)), wanted / link if link else Fraction(0)
+
+    def bytes_at(self, prices: LeastMemoryCut) -> Fraction:
+        """Return bytes that are certainly there at some prices."""
+        arcs = self._arcs(prices)
+        total = sum(capacity for _, _, capacity in arcs if capacity is not None)
+        scale = max(1, -(-total // (_LARGEST // 4)))
+        tails = np.array([arc[0] for arc in arcs], np.int32)
+        heads = np.array([arc[1] for arc in arcs], np.int32)
+        room = [_LARGEST if each is None else each // scale for _, _, each in arcs]
+        nodes = 2 + len(self.network) + len(self.network.values)
+        graph = csr_array((np.array(room, np.int32), (tails, heads)), shape=(nodes, nodes))
+        cut = 0
+        if len(arcs):
+            cut = int(maximum_flow(graph, _SOURCE, _SINK).flow_value) * scale
+        own = self.network.own_memory[self.turn]
+        return own + Fraction(cut - self._budget(prices), prices.unit)
+
+    def _budget(self, prices: LeastMemoryCut) -> int:
+        deadline = self.problem.deadline
+        if deadline is None:
+            return 0
+        ways = 2 if self.problem.platform.link is Link.DUPLEX else 1
+        moving = prices.moving_price * ways * deadline if self.problem.offload else 0
+        return prices.computing_price * self.spare + moving
+
+    def _arcs(self, prices: LeastMemoryCut) -> list[tuple[int, int, int | None]]:
+        """Return arcs with capacities; None is a capacity that no cut can have."""
+        network, count = self.network, len(self.network)
+        arcs: list[tuple[int, int, int | None]] = []
+        for index, may in enumerate(self.again):
+            if not may:
+                continue
+            price = prices.computing_price * network.computations[index].duration
+            arcs.append((2 + index, _SINK, price))
+            for value in {self._beneath[value] for value in network.computations[index].reads}:
+                arcs.append((2 + index, 2 + count + value, None))
+        for value, each in enumerate(network.values):
+            writer = network.writer[value]
+            if writer >= self.turn or each.base is not None:
+                continue
+            if value in self._wanted:
+                arcs.append((_SOURCE, 2 + count + value, None))
+            bytes_ = 0 if value in self._present else prices.unit * each.size
+            if self.problem.offload and each.evictable:
+                bytes_ = min(bytes_, int(prices.moving_price * self._link[value]))
+            target = 2 + writer if writer >= 0 and self.again[writer] else _SINK
+            arcs.append((2 + count + value, target, bytes_))
+        return arcs

@@ -17,6 +17,7 @@ from offcert.core.result import SolveStatus
 from offcert.formulations.common.linear_model import LinearAnswer, LinearModel
 from offcert.formulations.common.linear_solvers import require_solver, run_model
 from offcert.formulations.common.outcome import SolverClaim, SolverOutcome, SolverRun
+from offcert.formulations.rematerialisation.states import bytes_at_start
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 
@@ -63,7 +64,7 @@ class RematerialisationRun(SolverRun):
         self.network = required_network(problem)
         self.least_bytes = problem.minimise is Minimise.MEMORY
         self.best: Execution | None = None
-        own = max(max(self.network.own_memory), _at_start(self.network))
+        own = max(max(self.network.own_memory), bytes_at_start(self.network))
         natural = own if self.least_bytes else self.network.compute_time
         self.lower_bound = max(lower_bound, natural)
         self.claimed: int | None = None
@@ -161,17 +162,6 @@ def required_network(problem: Problem) -> Network:
     if problem.offload:
         raise MethodError("models of recomputation need a problem in which nothing may leave")
     return network
-
-
-def _at_start(network: Network) -> int:
-    """Return the bytes of the values that are there at the start and are read at all."""
-    return sum(
-        value.size
-        for value, writer, readers in zip(
-            network.values, network.writer, network.readers, strict=True
-        )
-        if writer < 0 and readers
-    )
 
 
 # How far solvers may be off, as a part of the memory or of the computing time. Their rows hold to

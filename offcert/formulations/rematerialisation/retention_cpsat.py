@@ -161,13 +161,16 @@ class _RetentionRun(RematerialisationRun):
 
     def _take_solver_bound(self, bound: float) -> None:
         """Take a bound on the executions that the model describes for what it says of all."""
-        if bound == -math.inf or math.isnan(bound):
+        if math.isnan(bound) or (bound == -math.inf and not self.finished):
             return
         # Nothing beyond what was asked for is known; what was known before reaches that.
         value = bound if self.upper is None else min(bound, self.upper + 1)
         if value == math.inf:
             self.statistics["within"] = "nothing"
-        elif self.objective is not None and math.ceil(value - _MARGIN) >= self.objective:
+        elif self.objective is not None and (
+            self.finished or math.ceil(value - _MARGIN) >= self.objective
+        ):
+            # Whoever has reached a bound on all executions ends the solver before it knows.
             self.within = self.objective
         if self.least_bytes:
             deadline = self.problem.deadline

@@ -66,6 +66,17 @@ def executed(network: Network, order: Sequence[int], copies: Sequence[Copy]) -> 
     return Execution(Trace(operations, tensors), tuple(order), tuple(values))
 
 
+def bytes_at_start(network: Network) -> int:
+    """Return the bytes of the values that are there at the start and are read at all."""
+    return sum(
+        value.size
+        for value, writer, readers in zip(
+            network.values, network.writer, network.readers, strict=True
+        )
+        if writer < 0 and readers
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ValueState:
     """A value after some in-place changes."""

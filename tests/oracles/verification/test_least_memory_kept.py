@@ -11,8 +11,11 @@ import pytest
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network, sources
 from offcert.core.platform import Link, Platform
-from offcert.formulations.rematerialisation.least_memory import StayingFacts, single_run_bound
-from offcert.formulations.rematerialisation.memory_cut import CutFinder, Prices
+from offcert.formulations.rematerialisation.least_memory import (
+    CutFinder,
+    StayingFacts,
+    single_run_bound,
+)
 from offcert.proofs.kinds.computed import Computed, LeastMemoryCut
 from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
@@ -70,13 +73,17 @@ def test_finder_and_verifier_conclude_the_same_at_every_limit(seeds: range) -> N
             assert (found.refuted, found.last_again.tolist()) == (known.refuted, known.last_again)
             kinds.add((found.refuted, memory < max(needs.own), max(known.last_again) >= 0))
             turn = rng.randrange(len(network))
-            prices = Prices(rng.randint(1, 3), rng.randint(0, 4), rng.randint(0, 4))
+            proof = LeastMemoryCut(
+                computation=turn,
+                unit=rng.randint(1, 3),
+                computing_price=rng.randint(0, 4),
+                moving_price=rng.randint(0, 4),
+            )
             if problem.deadline is None:
-                prices = Prices(prices.unit, 0, 0)
+                proof = replace(proof, computing_price=0, moving_price=0)
             finder = CutFinder(problem, network, turn, known.last_again)
-            proof = prices.proof(turn)
             cut = cut_bytes(problem, network, needs, known.last_again, proof)
-            assert finder.bytes_at(prices) == cut
+            assert finder.bytes_at(proof) == cut
             # One byte more than the limit is what follows from either.
             for method, said, holds in (
                 ("least-memory-kept", Computed(), found.refuted),
