@@ -202,8 +202,7 @@ class _Folder:
     def write_curve(self, certificates: Sequence[Certificate]) -> None:
         """Write table, document and picture of what there is."""
         from offcert.core.documents import write_json, write_text
-        from offcert.report.frontier import describe_frontier, frontier_json
-        from offcert.report.frontier_svg import frontier_svg
+        from offcert.report.frontier import describe_frontier, frontier_json, frontier_svg
         from offcert.report.svg import save
 
         problem = certificates[0].problem

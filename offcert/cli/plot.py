@@ -123,7 +123,7 @@ def _save_training(path: Path, document: object, options: argparse.Namespace) ->
 
 def _save_curves(folders: Sequence[Path], target: Path) -> None:
     from offcert.core.errors import InputError
-    from offcert.report.frontier_svg import MOST_CURVES, frontier_svg
+    from offcert.report.frontier import MOST_CURVES, frontier_svg
     from offcert.report.svg import require_picture, save
 
     require_picture(target)

@@ -19,7 +19,7 @@ from offcert.questions.schedule.problem import Minimise, Problem, format_objecti
 from offcert.report.bars import BOUND, HELD
 from offcert.report.doctor import describe_doctor, shown_doctor
 from offcert.report.execution import choices_summary, reruns_of
-from offcert.report.gantt_svg import (
+from offcert.report.gantt import (
     Frame,
     draw_memory,
     draw_time_axis,

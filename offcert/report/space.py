@@ -13,7 +13,7 @@ from offcert.core.units import format_size
 from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.questions.placement.problem import Placement
 from offcert.report.bars import BOUND, LIMIT, Look, size_scale, time_scale
-from offcert.report.gantt_svg import (
+from offcert.report.gantt import (
     LEFT,
     RIGHT,
     draw_legend,

@@ -31,7 +31,7 @@ from offcert.report.bars import (
     joined,
     shown_looks,
 )
-from offcert.report.gantt_svg import (
+from offcert.report.gantt import (
     LEFT,
     Frame,
     draw_label,

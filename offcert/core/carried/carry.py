@@ -56,20 +56,9 @@ def carry(
 ) -> Carried:
     """Return the execution that training really runs for a program on a captured step.
 
-    Parameters
-    ----------
-    network : Network
-        The network of the captured step.
-    program : Program
-        The program: segments that run again.
-    ranges : Ranges
-        Of the capture: every segment must be one of them.
-    record : StepRecord
-        The record of the capture.
-    ticks : iterable of tuple
-        The events with which the operations of the captured step begin.
-    stand_ins : bool
-        Whether kept results that nobody needs again are left out; PyTorch's policies hold them.
+    Network, ranges, record and ticks (the events with which operations begin) are the step's; every
+    segment of the program must be one of the ranges. With `stand_ins`, kept results that nobody
+    needs again are left out; PyTorch's policies hold them.
     """
     return _Carrier(network, program, ranges, record, ticks, stand_ins).carried()
 

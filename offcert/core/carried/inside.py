@@ -12,44 +12,18 @@ from offcert.core.trace import Operation
 
 
 class Inside:
-    """Translation of events within computations to the execution of a program.
-
-    Parameters
-    ----------
-    within : Within
-        Of the captured step.
-    network : Network
-        Of that.
-    order : sequence of int
-        The computation of each operation.
-    values : sequence of int
-        The value of each copy.
-    uses : sequence of set of int
-        Of each copy.
-    outlasting : set of int
-        Copies that somebody else holds when the program lets go of them.
-    groups : sequence of OtherRun
-        The groups of computations that run again, in order.
-    lines : container of int
-        Operations at which calls of a line are made again, one after another.
-
-    Attributes
-    ----------
-    waiting : dict
-        Bytes of what backward computations have made when something runs again for them, by the
-        first operation, during which they are made, and the last, which is theirs.
-    """
+    """Translation of events within computations to the execution of a program."""
 
     def __init__(
         self,
         within: Within,
         network: Network,
-        order: Sequence[int],
-        values: Sequence[int],
-        uses: Sequence[set[int]],
-        outlasting: set[int],
-        groups: Sequence[OtherRun],
-        lines: set[int],
+        order: Sequence[int],  # The computation of each operation.
+        values: Sequence[int],  # The value of each copy.
+        uses: Sequence[set[int]],  # Of each copy.
+        outlasting: set[int],  # Copies that somebody else holds when the program lets go of them.
+        groups: Sequence[OtherRun],  # Computations that run again, in order.
+        lines: set[int],  # Operations at which calls of a line are made again, one after another.
     ) -> None:
         self.within = within
         self.network = network
@@ -64,6 +38,8 @@ class Inside:
                 if copy not in outlasting:
                     self.ending.setdefault(max(of), set()).add(value)
                 self.freed[max(of)] = self.freed.get(max(of), 0) + network.values[value].size
+        # Bytes of what backward computations have made when something runs again for them, by the
+        # first operation, during which they are made, and the last, which is theirs.
         self.waiting: dict[tuple[int, int], int] = {}
         # Workspaces that operations need at least, and why: see `_wait`.
         self._needs: dict[int, int] = {}

@@ -30,25 +30,10 @@ def entries(
 ) -> tuple[list[Row], dict[int, tuple[int, int]]]:
     """Return the tensors passed to saved-tensor hooks, and how long autograd holds storages.
 
-    A storage that is heard of again is known as long as the first of its tensors is held.
-
-    Parameters
-    ----------
-    record : StepRecord
-        The record of the captured step.
-    segments : sequence of Segment
-        The outermost segments.
-    spans : mapping of Segment to Span
-        The first run of each segment.
-    stored : mapping of int to sequence of Sight
-        The results of each kept computation that stay.
-
-    Returns
-    -------
-    rows : list of (int, Sight)
-        Operation and tensor, in the order in which hooks hear of them.
-    lasting : dict of int to (int, int)
-        For storages that autograd goes on holding, the operation and the number of the row.
+    Of the outermost segments, with the first run of each, and the results of each kept computation
+    that stay. Rows are in the order in which hooks hear of them. For storages that autograd goes on
+    holding, the operation and the number of the row are returned; a storage that is heard of again
+    is known as long as the first of its tensors is held.
     """
     rows: list[Row] = []
     lasting: dict[int, tuple[int, int]] = {}
@@ -116,21 +101,8 @@ class Lasting:
     """Results of a recorded step that may be read again, whatever else is kept.
 
     That is what autograd saves, or the backward pass reads, and what takes part in changes in
-    place: as an operand, as a result, or as what is changed.
-
-    Parameters
-    ----------
-    network : Network
-        The network of the captured step.
-    record : StepRecord
-        The record of the capture.
-
-    Attributes
-    ----------
-    storages : frozenset of int
-        Storages that are empty, or lie in no value of the network.
-    values : frozenset of int
-        Values of the network.
+    place: as an operand, as a result, or as what is changed. They are `values` of the network, and
+    `storages` that are empty, or lie in none of its values.
     """
 
     def __init__(self, network: Network, record: StepRecord) -> None:
@@ -174,18 +146,8 @@ def keeping(
 ) -> Keeping:
     """Return the results that are kept in the segments of a program.
 
-    Parameters
-    ----------
-    network : Network
-        The network of the captured step.
-    record : StepRecord
-        The record of the capture.
-    program : Program
-        The program: segments that run again.
-    inputs : mapping of Segment to sequence of Sight
-        The tensors that each segment is given, also those inside of others.
-    stand_ins : bool
-        Whether results that nobody needs again are left out; else all that is kept stays.
+    `inputs` are the tensors that each segment is given, also those inside of others. Without
+    `stand_ins` all that is kept stays, also what nobody needs again.
     """
     lasting = Lasting(network, record)
     stored: dict[int, tuple[Sight, ...]] = {}

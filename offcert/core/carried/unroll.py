@@ -24,15 +24,6 @@ class UnrolledClock:
     The first operation of a segment that runs again begins when the segment says so, what the
     backward pass goes on with when it says that it has; all others as when they ran first, with the
     next numbers of calls.
-
-    Parameters
-    ----------
-    ticks : sequence of Tick
-        Of the captured step.
-    network : Network
-        Of that.
-    unrolling : CarriedUnrolling
-        The unrolling: which computations run again, and when.
     """
 
     def __init__(
@@ -142,26 +133,7 @@ class OtherRun:
 
 
 class CarriedUnrolling(Unrolling):
-    """Unrolling of a backward pass in which a record says where recomputation stops.
-
-    Parameters
-    ----------
-    network : Network
-        The network of a captured step.
-    program : Program
-        The program: segments that run again.
-    ranges : Ranges
-        Of the capture.
-    record : StepRecord
-        The record of the capture.
-
-    Attributes
-    ----------
-    groups : list of OtherRun
-        In the order in which segments run again; known once `strategy` has been called.
-    spans : dict
-        The first run of each segment.
-    """
+    """Unrolling of a backward pass in which a record says where recomputation stops."""
 
     def __init__(
         self, network: Network, program: Program, ranges: Ranges, record: StepRecord
@@ -169,8 +141,9 @@ class CarriedUnrolling(Unrolling):
         super().__init__(network, program)
         self.ranges = ranges
         self.record = record
+        # In the order in which segments run again; known once `strategy` has been called.
         self.groups: list[OtherRun] = []
-        self.spans: dict[Segment, Span] = {}
+        self.spans: dict[Segment, Span] = {}  # The first run of each segment.
         for segment in program.segments:
             self._find_spans(segment, ())
 

@@ -15,8 +15,7 @@ from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.report.bars import LOOKS, bars_of, looks_of, turn
 from offcert.report.execution import Reruns, choices_summary, reruns_of
-from offcert.report.gantt import save_gantt
-from offcert.report.gantt_svg import gantt_svg
+from offcert.report.gantt import gantt_svg, save_gantt
 from offcert.report.memory_curve import memory_curve
 from offcert.report.text import (
     SCHEDULE,

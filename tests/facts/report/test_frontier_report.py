@@ -16,10 +16,10 @@ from offcert.report.frontier import (
     describe_frontier,
     frontier_json,
     frontier_rows,
+    frontier_svg,
     frontier_table,
     moved_bytes,
 )
-from offcert.report.frontier_svg import frontier_svg
 from support.problems.random_instances import random_problem
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -21,8 +21,7 @@ from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 from offcert.report.bars import BOUND, LOOKS, Bar, bars_of, joined, turn
-from offcert.report.gantt import save_gantt
-from offcert.report.gantt_svg import gantt_svg, thinned
+from offcert.report.gantt import gantt_svg, save_gantt, thinned
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.svg import ticks
 from support.problems.long_schedules import long_certificate

@@ -9,9 +9,8 @@ import offcert
 from offcert.campaign.standing import describe_rows
 from offcert.core.result import Bound, Evidence
 from offcert.instances.cnn import cnn_chain
-from offcert.report.frontier import frontier_table
-from offcert.report.frontier_svg import frontier_svg
-from offcert.report.gantt_svg import gantt_svg
+from offcert.report.frontier import frontier_svg, frontier_table
+from offcert.report.gantt import gantt_svg
 from offcert.report.text import certificate_summary, describe_certificate
 
 PROBLEM = cnn_chain(6, 0).with_memory("20%")
