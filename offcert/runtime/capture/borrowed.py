@@ -93,14 +93,8 @@ def _address(tensor: torch.Tensor) -> int:
 def borrowed(*objects: Any, replace: Replace | None = None) -> Iterator[None]:
     """Put back attributes, lists, dictionaries, sets and gradients as they were before the block.
 
-    Parameters
-    ----------
-    *objects : object
-        What is borrowed, with all that can be reached from there through attributes, containers,
-        methods and closures.
-    replace : callable, optional
-        Gives the tensor that stands for another one in the block, in modules and in what can be
-        reached from them.
+    That is of all that can be reached from the objects through attributes, containers, methods and
+    closures. `replace` gives the tensor that stands for another one in the block.
     """
     state = PythonState(replace)
     for thing in objects:

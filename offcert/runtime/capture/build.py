@@ -43,12 +43,7 @@ class Built:
 def build(recorder: Recorder, clock: Clock) -> Built:
     """Return the trace of the recorded step, up to the end of the last backward pass.
 
-    Raises
-    ------
-    InputError
-        If nothing was recorded, or no backward pass went through the model.
-    OffcertError
-        If the trace does not reproduce the live bytes that were counted.
+    A recording without a backward pass through the model is an `InputError`.
     """
     moments = recorder.moments
     if not moments:

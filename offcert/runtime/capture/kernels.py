@@ -46,10 +46,7 @@ from offcert.runtime.watch.sharded import Parts, is_distributed
 class FakeTwins:
     """Fake twins of real tensors, one for each, so that what is tied stays tied.
 
-    Attributes
-    ----------
-    mode : FakeTensorMode
-        Under which they live. Real tensors that a step meets elsewhere get twins, too.
+    They live under `mode`. Real tensors that a step meets elsewhere get twins, too.
     """
 
     def __init__(self) -> None:

@@ -133,11 +133,6 @@ class LineFinder:
     one. It continues the line if the tensor is the very object that the call before returned, not
     changed since, and no operator was called in between, not even for a view: what the program does
     between the calls of a line does not run again.
-
-    Attributes
-    ----------
-    found : list of list of Event
-        The beginnings of the calls of each line with at least two of them.
     """
 
     def __init__(self) -> None:
@@ -149,7 +144,7 @@ class LineFinder:
 
     @property
     def found(self) -> list[list[Event]]:
-        """The lines so far."""
+        """The beginnings of the calls of each line so far that has at least two of them."""
         return [line for line in self._lines if len(line) > 1]
 
     def enter(self, event: Event, values: Any) -> None:

@@ -32,11 +32,8 @@ def build_network(
     Operations of the model's forward pass may run again; those of the loss and of the backward
     passes may not. What lives on after its last reader is held by the program.
 
-    Returns
-    -------
-    Network
-        Values have the indices of the trace's tensors; after them come those that in-place changes
-        make of others.
+    Values have the indices of the trace's tensors; after them come those that in-place changes make
+    of others.
     """
     flow = _Flow(recorder, cut, groups)
     return Network(

@@ -40,18 +40,9 @@ class PythonState:
 
     What tensors hold is not recorded, only which storage they have.
 
-    Parameters
-    ----------
-    replace : callable, optional
-        Gives the tensor that stands for another one from now on, in modules and in what can be
-        reached from them.
-    numbers : bool
-        Record tensors, arrays and generators of random numbers, too; not while a step is recorded.
-
-    Attributes
-    ----------
-    leaves : dict of int to torch.Tensor
-        By `id`: parameters, and other tensors that gradients are accumulated for.
+    `replace` gives the tensor that stands for another one from now on, in modules and in what can
+    be reached from them. Without `numbers`, tensors, arrays and generators are not recorded: so it
+    is done while a step is.
     """
 
     def __init__(self, replace: Replace | None = None, *, numbers: bool = True) -> None:
@@ -60,6 +51,7 @@ class PythonState:
         self._undo: list[Callable[[], Any]] = []
         # The objects themselves, so that no address is used again meanwhile.
         self._seen: dict[int, Any] = {}
+        # By `id`: parameters, and other tensors that gradients are accumulated for.
         self.leaves: dict[int, torch.Tensor] = {}
 
     def restore(self) -> None:

@@ -19,7 +19,7 @@ from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Kind
-from offcert.runtime.device.host import node_of_device
+from offcert.runtime.device.host import ThreadClerk
 from offcert.runtime.device.interface import (
     CopiedStorage,
     DeviceEvent,
@@ -33,7 +33,6 @@ from offcert.runtime.device.pinned import (
     PageableArena,
     PinnedArena,
 )
-from offcert.runtime.device.store import ThreadClerk
 
 # Nanoseconds in a millisecond. By definition.
 _MILLISECOND = 10**6
@@ -118,11 +117,9 @@ class CudaDevice:
         return torch.empty(size, dtype=torch.uint8, device=self.tensors)
 
     def arena(self, size: int, order: Sequence[tuple[int, int]] | None = None) -> PinnedArena:
-        """Return memory of the host, registered with the device, near to it where that is known."""
-        streams = (self.out.stream, self.back.stream)
-        node = node_of_device(bus_id(self.tensors))
-        registrar = CudaRegistrar(self.tensors, streams)
-        return PinnedArena(size, registrar, node, chunk=CHUNK, order=order)
+        """Return memory of the host, registered with the device."""
+        registrar = CudaRegistrar(self.tensors, (self.out.stream, self.back.stream))
+        return PinnedArena(size, registrar, chunk=CHUNK, order=order)
 
     def pageable(self, size: int) -> PageableArena:
         """Return memory of the host that is not registered."""
@@ -267,16 +264,6 @@ def cuda_device(model: nn.Module, *, timed: bool = False) -> CudaDevice | None:
             f"the model is on {len(found)} devices, {', '.join(found)}; a plan is for one of them"
         )
     return CudaDevice(found[0], timed=timed) if found else None
-
-
-def bus_id(device: torch.device) -> str | None:
-    """Return the address of a device on the PCI bus; None if this PyTorch does not tell."""
-    known: Any = torch.cuda.get_device_properties(device)
-    numbers = [getattr(known, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
-    if not all(isinstance(number, int) for number in numbers):
-        return None
-    domain, bus, place = numbers
-    return f"{domain:04x}:{bus:02x}:{place:02x}.0"
 
 
 def versions(device: torch.device) -> dict[str, Any]:

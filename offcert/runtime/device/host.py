@@ -1,27 +1,27 @@
-"""Memory of the host: how much of it is left, and where it is put.
+"""The host side: how much memory is left, where offloaded bytes are, threads that copy them.
 
 Who takes more is not refused: the system ends a process, and often this one. Registered memory is
 worse, as it cannot be moved out. So memory is counted before it is taken. What a group has used
 contains files that were read, which the kernel drops first; they count as free, as in what it
 says of the whole system (``MemAvailable``).
-
-A copy from the memory of another processor goes through the link between the processors too. Linux
-says to which node a device on the PCI bus belongs. Everything here is a wish: where it cannot be
-had, memory is where the system puts it, and the answer says so.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
-import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+import torch
+
 from offcert.core.errors import OffcertError
+from offcert.runtime.device.interface import Arena, DeviceEvent
 
 _ROOT = Path("/")
 # Bytes below which the host is not asked: its answer is an estimate, and not as exact. Assumed.
@@ -120,113 +120,150 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-# The policy "preferred". Given by Linux: linux/mempolicy.h.
-_MPOL_PREFERRED = 1
-# The number of the system call `mbind`, which nothing in the standard library makes. Given by
-# Linux.
-_MBIND = {"x86_64": 237, "aarch64": 235}
-_WORD = 8 * ctypes.sizeof(ctypes.c_ulong)
-
-# Asks the kernel for a node for bytes from an address on; returns 0, or an error's number.
-Bind = Callable[[int, int, int], int]
+# Bytes below which an operator takes longer to be called than to copy; above, it may use several
+# threads. Measured; no record.
+_SMALL = 2**20
 
 
-@dataclass(slots=True)
-class ArenaPlace:
-    """Where an arena has been put, in words that follow "the arena is"."""
+class HostStore:
+    """Host memory of a fixed size: a memory-mapped temporary file, which has no name.
 
-    text: str
-
-
-def node_of_device(bus_id: str | None, system: Path = Path("/sys")) -> int | None:
-    """Return the node of a device on the PCI bus, such as ``0000:17:00.0``; None if not known.
-
-    It is not known either where all memory is the same, that is, where there is one node.
+    It is given back when the store and all views of it are gone.
     """
-    if bus_id is None:
-        return None
+
+    def __init__(self, size: int, directory: str | None = None) -> None:
+        self._directory = directory
+        empty = size == 0
+        self._bytes = torch.empty(0, dtype=torch.uint8) if empty else mapped_file(size, directory)
+        self._address = self._bytes.data_ptr()
+
+    def another(self, size: int) -> HostStore:
+        """Return another store of the same kind."""
+        return HostStore(size, self._directory)
+
+    def write(self, offset: int, storage: torch.UntypedStorage, size: int) -> None:
+        """Copy a storage of `size` bytes into the store, from `offset` on."""
+        if storage.device.type == "cpu" and size < _SMALL:
+            ctypes.memmove(self._address + offset, storage.data_ptr(), size)
+        else:
+            whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+            self.view(offset, size).copy_(whole)
+
+    def read(self, offset: int, data: torch.Tensor, size: int) -> None:
+        """Fill a tensor of `size` bytes with what lies in the store from `offset` on."""
+        if data.device.type == "cpu" and size < _SMALL:
+            ctypes.memmove(data.data_ptr(), self._address + offset, size)
+        else:
+            data.copy_(self.view(offset, size))
+
+    def view(self, offset: int, size: int) -> torch.Tensor:
+        """Return `size` bytes from `offset` on, as a tensor over the store."""
+        return self._bytes[offset : offset + size]
+
+
+def mapped_file(size: int, directory: str | None) -> torch.Tensor:
+    """Return bytes in a temporary file without a name, at least one, if there is so much space."""
     try:
-        text = (system / "bus/pci/devices" / bus_id.lower() / "numa_node").read_text()
-        nodes = list((system / "devices/system/node").glob("node[0-9]*"))
-        node = int(text)
-    except (OSError, ValueError):
-        return None
-    return node if node >= 0 and len(nodes) > 1 else None
+        with tempfile.TemporaryFile(dir=directory) as file:
+            reserve(file.fileno(), size)
+            mapped = mmap.mmap(file.fileno(), size)
+    except (OSError, OverflowError) as error:
+        raise OffcertError(f"no room for {size} bytes of offloaded tensors: {error}") from error
+    return torch.frombuffer(mapped, dtype=torch.uint8)
 
 
-def processors_of(node: int, system: Path = Path("/sys")) -> frozenset[int]:
-    """Return the processors of a node; none if they are not known."""
-    try:
-        text = (system / f"devices/system/node/node{node}/cpulist").read_text().strip()
-        found: set[int] = set()
-        for part in filter(None, text.split(",")):
-            first, _, last = part.partition("-")
-            found.update(range(int(first), int(last or first) + 1))
-    except (OSError, ValueError):
-        return frozenset()
-    return frozenset(found)
+def reserve(descriptor: int, size: int) -> None:
+    """Let a file be of so many bytes, and have room for all of them.
 
-
-@contextmanager
-def near(
-    node: int | None,
-    address: int,
-    size: int,
-    bind: Bind | None = None,
-    system: Path = Path("/sys"),
-) -> Iterator[ArenaPlace]:
-    """Let pages that are first touched meanwhile come from a node, if it has any left.
-
-    Either the kernel is told for these addresses, or, where it does not listen, the calling thread
-    stays on the node's processors meanwhile, from whose memory pages are then taken. Yields in
-    words where the arena has been put. The address is of whole pages that nobody has touched;
-    without a node nothing is asked for. `bind` and `system` are for tests.
+    If there are not so many free, on the disk or, for a file that is in memory, of that, an
+    `OffcertError` says so.
     """
-    if node is None or size == 0:
-        yield ArenaPlace("where the system puts it: no node is known to be nearer to the device")
-        return
-    error = (_mbind if bind is None else bind)(address, size, node)
-    if error == 0:
-        yield ArenaPlace(f"on node {node}, which is the device's, as far as that has room")
-        return
-    before = _processors()
-    wanted = processors_of(node, system) & before
-    if not wanted or not _stay(wanted):
-        why = os.strerror(error) if error > 0 else "the call is not known here"
-        yield ArenaPlace(f"where the system puts it: node {node} could not be asked for ({why})")
-        return
-    try:
-        yield ArenaPlace(f"on node {node}, which is the device's: touched first by its processors")
-    finally:
-        _stay(before)
+    space = os.fstatvfs(descriptor)
+    free = space.f_bavail * space.f_frsize
+    # Before others on a disk that would be full for a moment get to feel it.
+    if size > free:
+        raise OffcertError(
+            f"no room for {size} bytes of offloaded tensors: where their file is made, {free} "
+            "bytes are free"
+        )
+    if in_memory(descriptor):
+        require_free(size)
+    # Writing to a page that a full disk has no block for would end the process with a signal.
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        os.ftruncate(descriptor, size)
 
 
-def _mbind(address: int, size: int, node: int) -> int:
-    number = _MBIND.get(platform.machine())
-    if number is None or not hasattr(os, "sched_setaffinity"):
-        return -1
-    words = node // _WORD + 1
-    mask = (ctypes.c_ulong * words)()
-    mask[node // _WORD] = 1 << node % _WORD
-    try:
-        system_call = ctypes.CDLL(None, use_errno=True).syscall
-    except (OSError, AttributeError):
-        return -1
-    # The kernel takes one bit less than it is told.
-    arguments = (number, address, size, _MPOL_PREFERRED)
-    failed = system_call(
-        *map(ctypes.c_long, arguments), mask, ctypes.c_long(words * _WORD + 1), ctypes.c_long(0)
-    )
-    return ctypes.get_errno() or -1 if failed else 0
+# Whether this is a thread of a clerk.
+_local = threading.local()
 
 
-def _processors() -> frozenset[int]:
-    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
+class Done:
+    """A flag: whether a thread has made a copy."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: Future[None]) -> None:
+        self._future = future
+
+    @property
+    def reached(self) -> bool:
+        """Whether it has been made."""
+        return self._future.done() and self._future.exception() is None
+
+    def wait_here(self) -> None:
+        """Wait until it has been made; raise what went wrong."""
+        if getattr(_local, "copies", False) and not self._future.done():
+            # Whatever is collected as garbage is collected in any thread, also in one of these.
+            raise OffcertError("a thread that copies cannot wait for copies to be made")
+        self._future.result()
+
+    def wait_as_clerk(self) -> None:
+        """Wait likewise, in a thread that copies, for something that was ordered before."""
+        self._future.result()
 
 
-def _stay(processors: frozenset[int]) -> bool:
-    try:
-        os.sched_setaffinity(0, processors)
-    except (OSError, ValueError):
-        return False
-    return True
+class ThreadClerk:
+    """Copies in a thread of its own, which ends when it is closed or nobody has it any more.
+
+    `begin` is called in the thread before all else.
+    """
+
+    def __init__(self, name: str, begin: Callable[[], None] | None = None) -> None:
+        self._pool = ThreadPoolExecutor(
+            1, thread_name_prefix=name, initializer=_begin, initargs=(begin,)
+        )
+
+    def copy(
+        self,
+        source: tuple[Arena, int],
+        target: tuple[Arena, int],
+        size: int,
+        after: Sequence[DeviceEvent] = (),
+    ) -> Done:
+        """Let bytes be copied once events have been reached."""
+        # Views hold the memory, whatever becomes of the arenas.
+        there, here = (arena.view(at, size) for arena, at in (source, target))
+        return Done(self._pool.submit(copy_after, there, here, tuple(after)))
+
+    def close(self) -> None:
+        """Wait until all is done."""
+        self._pool.shutdown(wait=not getattr(_local, "copies", False))
+
+
+def _begin(begin: Callable[[], None] | None) -> None:
+    _local.copies = True
+    if begin is not None:
+        begin()
+
+
+def copy_after(source: torch.Tensor, target: torch.Tensor, after: Sequence[DeviceEvent]) -> None:
+    """Copy bytes, once every event has been reached."""
+    for event in after:
+        if isinstance(event, Done):
+            event.wait_as_clerk()
+        else:
+            event.wait_here()
+    # Neither here nor while it waits does the thread hold the interpreter's lock.
+    ctypes.memmove(target.data_ptr(), source.data_ptr(), source.numel())

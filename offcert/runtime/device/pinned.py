@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.runtime.device.host import near, require_free
+from offcert.runtime.device.host import mapped_file, require_free
 from offcert.runtime.device.interface import Arena, Pinning
 from offcert.runtime.device.registration import (
     Registrar,
@@ -29,7 +29,6 @@ from offcert.runtime.device.registration import (
     RegistrationError,
     stretches,
 )
-from offcert.runtime.device.store import mapped_file
 
 # The flag "portable": for all devices of the process, whichever is current. Given by CUDA.
 _PORTABLE = 1
@@ -107,32 +106,26 @@ class PinnedArena:
     closed, or nobody has it any more, or the interpreter ends; each time after the copies that are
     still to be done. The mapping goes when its last view does.
 
-    It is registered in chunks, for a real device of whole pages, on a node that is near to the
-    device, if one is known (`offcert.runtime.device.host`). With an `order`, addresses and sizes as
-    they are needed, all but the first chunk is registered in the background. What is refused there
-    stays as it is, and copies to and from it are waited for. `where` says where its memory is, in
-    words that follow "the arena is".
+    It is registered in chunks, for a real device of whole pages. With an `order`, addresses and
+    sizes as they are needed, all but the first chunk is registered in the background. What is
+    refused there stays as it is, and copies to and from it are waited for.
 
-    Raises
-    ------
-    OffcertError
-        If the host has not so much left.
-    RegistrationError
-        If the device does not take it.
+    If the host has not so much left, that is an `OffcertError`; if the device does not take it, a
+    `RegistrationError`.
     """
 
     registered = True
+    where = "in registered memory"
 
     def __init__(
         self,
         size: int,
         registrar: Registrar,
-        node: int | None = None,
         *,
         chunk: int = CHUNK,
         order: Sequence[tuple[int, int]] | None = None,
     ) -> None:
-        self.size, self.where, self._chunk = size, "empty", chunk
+        self.size, self._chunk = size, chunk
         self._bytes = torch.empty(0, dtype=torch.uint8)
         self._finalizer: weakref.finalize[..., PinnedArena] | None = None
         self._registration: Registration | None = None
@@ -145,15 +138,12 @@ class PinnedArena:
         # The mapping is held until it has been unregistered, views or no views.
         self._finalizer = weakref.finalize(self, registration.release)
         try:
-            # Whole pages are placed; to register them is to touch them.
-            pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-            with near(node, self._bytes.data_ptr(), pages) as placement:
-                registration.begin(background=order is not None)
+            registration.begin(background=order is not None)
         except OffcertError:
             self._finalizer.detach()
             registration.unregister()
             raise
-        self.where, self._pinning = placement.text, registration.pinning
+        self._pinning = registration.pinning
         if not registration.complete:
             self._registration = registration
 

@@ -41,14 +41,9 @@ def follow(
     saves move it. A step that is not the captured one (another batch size, another branch,
     evaluation) keeps its tensors; that is reported, and warned of once.
 
-    Raises
-    ------
-    InputError
-        If a problem was not captured with a clock that training can follow, the model is on several
-        devices, a plan is a schedule that moves tensors in pieces, or it needs more of the host's
-        memory than it may have.
-    PlanError
-        If a plan does not make sense, or exceeds its problem's memory.
+    Problems that training cannot follow, a model on several devices, schedules that move tensors in
+    pieces and too little memory of the host are an `InputError`; plans that do not make sense, or
+    exceed their problem's memory, a `PlanError`.
     """
     options = (options or FollowOptions()).on_device_of(model)
     found = step_plans(plan, problem, streams=options.device is not None)

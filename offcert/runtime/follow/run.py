@@ -35,27 +35,9 @@ class StepRun(Clock):
     leaves; what is away comes back when the plan says, or when autograd asks for it. `full`: it
     hears of every operation, not only of those before which something moves. `ended` is called with
     it when its last backward pass has ended.
-
-    Attributes
-    ----------
-    deviation, exceeded : str or None
-        The first thing in which it was not the planned step, or took more memory than was planned,
-        or may have. The plan is still followed in the latter case: tensors that stay would take yet
-        more.
-    superseded : str or None
-        The earlier event by which the step is not alone any more.
-    counted_as : str or None
-        As what kind of step it has been counted.
-    broken : bool
-        Whether an error of ours is why it does not follow its plan.
-    alternatives : tuple of StepPlan
-        Plans that the plan was chosen from, if there were several.
-    room : int
-        Bytes that may be on the device beside all that the plan puts there.
-    hears_all : bool
-        Whether steps of this class need to hear of every operation.
     """
 
+    # Whether steps of this class need to hear of every operation.
     hears_all = False
 
     def __init__(
@@ -77,11 +59,15 @@ class StepRun(Clock):
         self._memory: MemoryReading | None = None
         self._state_bytes = 0
         HELD.start()
+        # The first thing in which it was not the planned step, or took more memory than planned, or
+        # may have. In the latter case the plan is still followed: tensors that stay take yet more.
         self.deviation: str | None = None
         self.exceeded: str | None = None
-        self.superseded: str | None = None
-        self.counted_as: str | None = None
+        self.superseded: str | None = None  # By an earlier event than its end
+        self.counted_as: str | None = None  # As what kind of step
+        # Whether an error of ours is why it does not follow its plan.
         self.counter, self.broken = counter, False
+        # The plans that the plan was chosen from, if there were several.
         self.alternatives: tuple[StepPlan, ...] = ()
         self._mover, self._strict, self._ended = mover, strict, ended
         self._calls_made = 0
@@ -95,6 +81,7 @@ class StepRun(Clock):
         self._excess = Excess(step_plan, hooks.parts, known)
         self._counts = Counts(counter)
         self._disordered = False
+        # Bytes that may be on the device beside all that the plan puts there.
         self.room = step_plan.limit - max(step_plan.prediction.peaks, default=0)
         self._beside, self._beside_bytes = set[int](), 0  # Left on the device by a rehearsal.
 

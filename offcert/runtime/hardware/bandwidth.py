@@ -23,8 +23,8 @@ from offcert.core.platform import Link, Platform
 from offcert.core.trace import Trace
 from offcert.core.uncertainty import Uncertainty
 from offcert.runtime.device.cuda import CudaDevice
+from offcert.runtime.device.host import HostStore
 from offcert.runtime.device.interface import Arena, CopiedStorage, Device, DeviceEvent
-from offcert.runtime.device.store import HostStore
 from offcert.runtime.hardware import Hardware
 
 # Nanoseconds in a second (by definition), and bytes of a copy by which a link is measured

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from offcert.runtime.device.host import HostStore
 from offcert.runtime.device.interface import Arena, Device
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.device.registration import RegistrationError
-from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.streaming.copies import StreamCopies

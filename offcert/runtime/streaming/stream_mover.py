@@ -178,7 +178,7 @@ class StreamMover(Mover):
         device = self._device
         device.require_movable()
         try:
-            copies = self._copies.room(entries)
+            self._copies.make_room(entries)
         except OffcertError as error:
             step.deviate(str(error))
             return False
@@ -196,7 +196,7 @@ class StreamMover(Mover):
         # Held before it is handed over: an interrupt may come at any time.
         flight = Flight(device, device.out, [data for _, data in rows])
         self._sent[tensor] = _Sent(flight, versions)
-        self._copies.send(rows, copies)
+        self._copies.send(rows)
         flight.done = self._last = device.out.record()
         self._transferred(Kind.OFFLOAD, gap, begin, flight.done)
         self.offloaded_bytes += sum(entry.size for entry in entries)

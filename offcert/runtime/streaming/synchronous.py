@@ -16,8 +16,8 @@ from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
+from offcert.runtime.device.host import HostStore
 from offcert.runtime.device.interface import DeviceEvent, Pinning
-from offcert.runtime.device.store import HostStore
 from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.reports import Unfreed
 from offcert.runtime.plan.step_plan import StepPlan

@@ -49,34 +49,24 @@ def viewed(
 
 
 class Handle:
-    """The object that autograd holds instead of a saved tensor.
-
-    Attributes
-    ----------
-    entry : Entry or None
-        The storage; None for tensors of the model, which are left alone.
-    tensor : torch.Tensor or None
-        The saved tensor itself, detached, as long as it has not left the device. It shares its
-        version counter with the tensor that was saved, which had this `version`.
-    stale : bool
-        Whether the tensor had been changed in place when it left the device.
-    view : tuple or None
-        How it lies in its storage, once it has left the device: data type, shape, strides, offset.
-    whole : Whole or None
-        The `DTensor` of which the tensor is the part on this process, if it is one.
-    """
+    """The object that autograd holds instead of a saved tensor."""
 
     __slots__ = ("__weakref__", "entry", "stale", "tensor", "version", "view", "whole")
 
     def __init__(self, tensor: torch.Tensor, entry: Entry | None) -> None:
+        # The storage; None for tensors of the model, which are left alone.
         self.entry = entry
         # The version is of the detached one: subclasses that wrap tensors do not share theirs.
         detached = tensor.detach()
         # Autograd saves a parameter itself: what is given to it as `.data` later is what it uses.
         itself = entry is None and tensor.is_leaf and tensor.requires_grad
+        # The saved tensor, detached, as long as it has not left the device: it shares its version
+        # counter with the tensor that was saved. `stale`: it had been changed when it left.
         self.tensor: torch.Tensor | None = tensor if itself else detached
         self.version, self.stale = detached._version, False
+        # How it lies in its storage, once it has left: data type, shape, strides, offset.
         self.view: tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int] | None = None
+        # The `DTensor` of which the tensor is the part on this process, if it is one.
         self.whole: Whole | None = None
 
     @property
@@ -89,15 +79,7 @@ class Handle:
         return self.entry is not None and self.entry.changed
 
     def restore(self) -> torch.Tensor:
-        """Return the saved tensor.
-
-        Raises
-        ------
-        InPlaceError
-            If it was changed in place after it had been saved.
-        PlanError
-            If it is not on the device.
-        """
+        """Return the saved tensor; an error says if it was changed in place, or is not here."""
         part = self._restore()
         return part if self.whole is None else self.whole.of(part)
 
@@ -126,27 +108,20 @@ class Handle:
 class Entry:
     """One storage that autograd saves, wherever its bytes are.
 
-    It lives as long as one of its handles. Attributes
-    ----------
-    key : hashable
-        By what it is recognised in another step.
-    data : torch.Tensor or None
-        All bytes of the storage it came back in, with this `version` then; None while the original
-        is on the device, or nothing is. Whatever is restored is a view of it, so that its version
-        tells of changes.
-    sending : torch.Tensor or None
-        All bytes of the storage, while a stream copies them to the host: whoever waits for that
-        holds them, and is no one else.
-    address : int
-        Of the storage that it was last recognised in; 0 since it has left that.
+    It lives as long as one of its handles.
     """
 
     __slots__ = ("__weakref__", "address", "data", "handles", "key", "sending", "size", "version")
 
     def __init__(self, key: Any, size: int) -> None:
-        self.key, self.size = key, size
+        self.key, self.size = key, size  # By the key it is recognised in another step
+        # All bytes of the storage it came back in, with this `version` then; None while the
+        # original is on the device, or nothing is. Whatever is restored is a view of it, so that
+        # its version tells of changes.
         self.data: torch.Tensor | None = None
+        # All bytes, while a stream copies them to the host: whoever waits for that holds them.
         self.sending: torch.Tensor | None = None
+        # Of the storage that it was last recognised in; 0 since it has left that.
         self.version = self.address = 0
         # Most have one or two; a set of weak references would cost more than all else here.
         self.handles: list[weakref.ref[Handle]] = []

@@ -46,19 +46,7 @@ class SegmentProof:
     In a rehearsal what the segment makes first stays, and is used; the segment runs again beside
     it, and both are compared. See the rules of `offcert.runtime.segments.checkpoint`.
 
-    Attributes
-    ----------
-    paths : tuple of str
-        Paths of the modules that it calls; of those that stand in the way, once it is refused.
-    seen : int
-        In how many rehearsals it has made the same again.
-    compared : int or None
-        Which of the tensors that it saves is compared in each step, once a rehearsal has chosen it.
-    kinds, unwritten : list, set of int
-        Shape, data type and need of a gradient of each of them, and those that operators save
-        before they have written them.
-    refused : str or None
-        Why it never runs again from now on; then `told` is called with the proof.
+    Once it is refused, `told` is called with it.
     """
 
     def __init__(
@@ -67,12 +55,16 @@ class SegmentProof:
         paths: tuple[str, ...] = (),
         told: Callable[[SegmentProof], None] | None = None,
     ) -> None:
+        # Of the modules that it calls; of those that stand in the way, once it is refused.
         self.name, self.paths = name, paths
-        self.seen = 0
+        self.seen = 0  # In how many rehearsals it has made the same again
+        # Which of the tensors that it saves is compared in each step, once a rehearsal has chosen.
         self.compared: int | None = None
+        # Those that operators save before they have written them.
         self.unwritten: set[int] = set()
+        # Shape, data type and need of a gradient of each.
         self.kinds: list[Any] = []
-        self.refused: str | None = None
+        self.refused: str | None = None  # Why it never runs again from now on
         self._changed, self._has_changed = 0, False
         self._told = told
 

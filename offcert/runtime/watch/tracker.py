@@ -59,37 +59,25 @@ class LiveBytes(TorchDispatchMode):
     the host), storages that existed before (parameters, buffers, constants of the model), storages
     given to `exclude` (gradients once they are in ``parameter.grad``, the loss and its gradient
     once they are the caller's), and scratch that a kernel allocates and frees inside itself.
-
-    Attributes
-    ----------
-    kind : str or None
-        The kind of device (``"cuda"``) whose storages count; None for all.
-    now : int
-        The number of the operation that runs; whoever drives the tracker sets it.
-    live, peak : int
-        Bytes alive, and the most at once since `start_peak`.
-    away, most : int
-        Bytes of those alive that are not on the device (`leave`), and the most there since `start`.
-    announcer, listener : callable, optional
-        Called before and after every operator that is counted.
-    allocated, freed : callable, optional
-        Called with the address and the bytes of each storage before it counts, and with its address
-        once it counts no more. What `allocated` raises is raised by the operator: there is not so
-        much memory.
-    sharded : Sharded or None
-        Sharded parameters, which count from when they are gathered until they are freed.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.kind: str | None = None
-        self.now = -1
+        self.kind: str | None = None  # Of device ("cuda") whose storages count; None for all
+        self.now = -1  # The number of the operation that runs; whoever drives the tracker sets it
+        # Bytes alive, and the most at once since `start_peak`; those of them that are not on the
+        # device (`leave`), and the most there since `start`.
         self.live, self.peak, self.away, self.most = 0, 0, 0, 0
+        # Called before and after every operator that is counted.
         self.announcer: Announcer | None = None
         self.listener: Listener | None = None
+        # Called with the address and the bytes of each storage before it counts, and with its
+        # address once it counts no more. What the first raises is raised by the operator: there is
+        # not so much memory.
         self.allocated: Allocated | None = None
         self.freed: Freed | None = None
         self.guard: Guard = RAISING
+        # Sharded parameters count from when they are gathered until they are freed.
         self.sharded: Sharded | None = None
         self._begun: list[StorageRecord] = []
         self._sent: list[tuple[torch.UntypedStorage, int]] = []

@@ -40,9 +40,7 @@ class FakeCuda:
         cudart = SimpleNamespace(
             cudaHostRegister=self._register, cudaHostUnregister=self._unregister
         )
-        properties = SimpleNamespace(
-            pci_domain_id=0, pci_bus_id=0x1A, pci_device_id=0, total_memory=2**34
-        )
+        properties = SimpleNamespace(total_memory=2**34)
         for name, value in {
             "is_available": lambda: devices > 0,
             "device_count": lambda: devices,

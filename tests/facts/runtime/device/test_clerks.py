@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from offcert.core.errors import OffcertError
+from offcert.runtime.device.host import ThreadClerk
 from offcert.runtime.device.pinned import FileArena
-from offcert.runtime.device.store import ThreadClerk
 
 
 class Gate:

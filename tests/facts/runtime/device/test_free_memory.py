@@ -11,10 +11,8 @@ from test_pinned_arenas import Registered
 
 from offcert.core.errors import OffcertError
 from offcert.runtime.device import host as module
-from offcert.runtime.device import store
-from offcert.runtime.device.host import free_memory, in_memory, require_free
+from offcert.runtime.device.host import HostStore, free_memory, in_memory, require_free
 from offcert.runtime.device.pinned import FileArena, PageableArena, PinnedArena
-from offcert.runtime.device.store import HostStore
 
 MIB = 2**20
 KIB = 2**10
@@ -134,9 +132,9 @@ def test_a_file_takes_no_more_than_the_disk_has(tmp_path, monkeypatch, made):
 @pytest.mark.parametrize("made", [FileArena, HostStore])
 def test_a_file_in_memory_takes_memory(tmp_path, monkeypatch, made):
     monkeypatch.setattr(module, "free_memory", lambda: 2 * MIB)
-    monkeypatch.setattr(store, "in_memory", lambda descriptor: False)
+    monkeypatch.setattr(module, "in_memory", lambda descriptor: False)
     made(2 * MIB + 1, str(tmp_path))
-    monkeypatch.setattr(store, "in_memory", lambda descriptor: True)
+    monkeypatch.setattr(module, "in_memory", lambda descriptor: True)
     with pytest.raises(OffcertError, match=f"the host has {2 * MIB} bytes of memory left"):
         made(2 * MIB + 1, str(tmp_path))
 

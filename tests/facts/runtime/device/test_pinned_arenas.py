@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.runtime.device import host
 from offcert.runtime.device.pinned import CHUNK, FileArena, PinnedArena
 from offcert.runtime.device.registration import stretches
 
@@ -217,67 +216,3 @@ def test_a_file_holds_what_is_written_and_has_no_name(tmp_path):
     assert list(tmp_path.iterdir()) == []
     arena.close()
     assert FileArena(0, "/nowhere").view(0, 0).numel() == 0
-
-
-def _machine(path, node="1", nodes=2, processors="0-1,4"):
-    device = path / "bus/pci/devices/0000:1a:00.0"
-    device.mkdir(parents=True)
-    (device / "numa_node").write_text(f"{node}\n")
-    for number in range(nodes):
-        folder = path / f"devices/system/node/node{number}"
-        folder.mkdir(parents=True)
-        (folder / "cpulist").write_text(f"{processors}\n")
-    return path
-
-
-def test_the_node_of_a_device(tmp_path):
-    system = _machine(tmp_path)
-    assert host.node_of_device("0000:1A:00.0", system) == 1
-    assert host.node_of_device("0000:1b:00.0", system) is None
-    assert host.node_of_device(None, system) is None
-    assert host.processors_of(1, system) == {0, 1, 4}
-    assert host.processors_of(2, system) == frozenset()
-
-
-@pytest.mark.parametrize(("node", "nodes"), [("-1", 2), ("0", 1), ("what", 2)])
-def test_where_memory_is_all_the_same_no_node_is_asked_for(tmp_path, node, nodes):
-    assert host.node_of_device("0000:1a:00.0", _machine(tmp_path, node, nodes)) is None
-
-
-def test_the_kernel_is_asked_first_then_the_thread_moves_then_nothing_is_done(
-    tmp_path, monkeypatch
-):
-    stays = []
-    monkeypatch.setattr(host.os, "sched_getaffinity", lambda thread: {0, 1, 2}, raising=False)
-    monkeypatch.setattr(
-        host.os, "sched_setaffinity", lambda thread, to: stays.append(set(to)), raising=False
-    )
-    system = _machine(tmp_path)
-    with host.near(1, 4096, 4096, lambda *asked: 0, system) as placement:
-        assert placement.text.startswith("on node 1")
-    assert stays == []
-    with host.near(1, 4096, 4096, lambda *asked: 1, system) as placement:
-        assert "touched first by its processors" in placement.text
-        assert stays == [{0, 1}]
-    assert stays.pop() == {0, 1, 2}
-    with (
-        pytest.raises(KeyError),
-        host.near(1, 4096, 4096, lambda *asked: 1, system),
-    ):
-        raise KeyError
-    assert stays[-1] == {0, 1, 2}
-    with host.near(3, 4096, 4096, lambda *asked: 1, system) as placement:
-        assert "node 3 could not be asked for (Operation not permitted)" in placement.text
-    with host.near(None, 4096, 4096, None, system) as placement:
-        assert placement.text.startswith("where the system puts it")
-
-
-def test_the_kernels_own_call_does_no_harm():
-    # Node 0 is there everywhere; what a container forbids is only said.
-    with mmap.mmap(-1, 4096) as mapped:
-        data = torch.frombuffer(mapped, dtype=torch.uint8)
-        with host.near(0, data.data_ptr(), 4096) as placement:
-            data.fill_(1)
-        assert "node 0" in placement.text
-        assert int(data.sum()) == 4096
-        del data

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.runtime.device.store import HostStore
+from offcert.runtime.device.host import HostStore
 
 
 def test_bytes_come_back_as_they_went():

@@ -16,7 +16,7 @@ from offcert.core.platform import Kind, Link
 from offcert.questions.schedule.files import read_problem, write_problem
 from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.device.store import HostStore
+from offcert.runtime.device.host import HostStore
 from offcert.runtime.hardware import HARDWARE, bandwidth
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.workloads.standard_step import standard_step

@@ -12,8 +12,8 @@ from test_stream_cleanup import hooked
 from torch import nn
 
 from offcert.core.platform import Kind
-from offcert.runtime.device import store
-from offcert.runtime.device.store import ThreadClerk
+from offcert.runtime.device import host
+from offcert.runtime.device.host import ThreadClerk
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
@@ -201,8 +201,8 @@ def test_threads_that_take_their_time(case, tmp_path, monkeypatch):
         time.sleep(0.002)
         copied(source, target, after)
 
-    copied = store.copy_after
-    monkeypatch.setattr(store, "copy_after", slowly)
+    copied = host.copy_after
+    monkeypatch.setattr(host, "copy_after", slowly)
     # The device's events have all been reached, so it is nothing to threads.
     monkeypatch.setattr(SimulatedDevice, "of", Threaded.of)
     made, device = spilling(case, tmp_path, adversary=early)

@@ -235,7 +235,7 @@ def test_a_device_without_room_is_no_reason_to_stop(certificates, monkeypatch):
     def full(*args):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("offcert.runtime.device.store.reserve", full)
+    monkeypatch.setattr("offcert.runtime.device.host.reserve", full)
     model, expected = network(), trained(network())
     made = follow(model, certificates["moves"])
     with pytest.warns(OffloadWarning, match="no room for .* the disk is full"), made:

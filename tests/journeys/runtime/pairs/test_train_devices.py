@@ -241,13 +241,15 @@ def test_what_has_no_room_in_a_spilled_arena_goes_to_a_file_too():
     device = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1))
     layout = HostLayout(PlacementProblem("", []), Placement([]), ())
     layout.__dict__["offsets"] = {"a": 0, "b": 0}
+    layout.__dict__["overlapping"] = dict.fromkeys("ab", ("a", "b"))
     arena = SplitArena(device.arena(0), device.file(8))
     copies = StreamCopies(device, layout, arena, device.file)
     entries = [Entry("a", 4), Entry("b", 4)]
     rows = [(each, torch.full((4,), n, dtype=torch.uint8)) for n, each in enumerate(entries, 1)]
     for row in rows:
         device.out.wait(device.compute.record())
-        copies.send([row], copies.room([row[0]]))
+        copies.make_room([row[0]])
+        copies.send([row])
     assert (copies.outside_bytes, device.pinned_bytes) == (4, 0)
     device.synchronise()
     back = [(each, device.allocate(4)) for each in entries]

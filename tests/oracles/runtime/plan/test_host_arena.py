@@ -19,7 +19,7 @@ from offcert.questions.placement.problem import (
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.device.store import HostStore
+from offcert.runtime.device.host import HostStore
 from offcert.runtime.follow import offload
 from offcert.runtime.plan import host_layout, step_plan
 from offcert.runtime.plan.host_layout import HostLayout
