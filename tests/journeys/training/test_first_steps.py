@@ -96,7 +96,7 @@ def test_random_lengths_within_the_limit_from_the_first_step_on(
             if number % 25 == 0:
                 loop.evaluate()
     # Each step that is larger than all before it is studied.
-    assert training.steps["studied"] <= max(5, steps // 10)
+    assert training.steps["studied"] <= max(6, steps // 10)
     assert training.steps["planned"] == steps - training.steps["studied"]
     assert 190_000 < device.memory().peak_allocated <= limit
     assert device.races == []
