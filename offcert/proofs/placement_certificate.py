@@ -1,4 +1,4 @@
-"""`PlacementCertificate`: addresses, bounds on the pool, and where all came from.
+"""`PlacementCertificate`: addresses, bounds on the pool, and their origin.
 
 The registry of bounds on pools is here, too: proved, or somebody's word.
 """

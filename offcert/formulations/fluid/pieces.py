@@ -1,4 +1,4 @@
-"""From amounts to pieces: exact amounts near a solver's, and a layout for each stretch of time.
+"""The layout of exact amounts, near a solver's, as pieces of transfers in each stretch of time.
 
 A stretch is an operation or the idle time before it. Its offloads begin with it, its prefetches end
 with it, all at full rate. On a duplex link one tensor may leave and return within a stretch, and

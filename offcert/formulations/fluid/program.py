@@ -1,4 +1,4 @@
-"""The program behind `fluid.exact`: what each tensor has moved by the start and end of operations.
+"""The program behind `fluid.exact`: amounts moved of each tensor by starts and ends of operations.
 
 Columns hold *cumulative* bytes at *instants*: number ``2o`` is the start of operation o, ``2o + 1``
 its end. ``c_v(k)`` bytes of tensor v have been copied to the host by instant k, ``p_g(k)`` of those

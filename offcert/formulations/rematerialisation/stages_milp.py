@@ -1,4 +1,4 @@
-"""Least costs of any recomputation without offloading: a relaxation in stages.
+"""Lower bounds on recomputation without offloading: a relaxation in stages.
 
 Stage `t` is what happens after the first run of computation `t - 1`, up to the end of that of `t`.
 Of an execution, whatever runs in it how often and in which order, take

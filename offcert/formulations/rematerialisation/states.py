@@ -1,4 +1,4 @@
-"""Objects of the models: states of values, and the states that a run takes and leaves.
+"""States of values that are changed in place, for models of recomputation.
 
 A value that is changed in place goes through states: as it was written, after the first change,
 and so on. A copy on the device is in one of them, and every computation reads a value in the state

@@ -218,7 +218,7 @@ class Evaluator:
 
 
 def new_question(side: OutwardSide) -> SideQuestion:
-    """Return a question with room for what follows from it."""
+    """Return an empty question about a side, its arrays as long as it takes."""
     classes, last = side.out.shape
     sizes = classes, classes, 11, last, last, last, last, last + 1, last, classes
     return SideQuestion(*(np.zeros(size, np.int64) for size in sizes))

@@ -118,7 +118,7 @@ def new_labels(classes: int, capacity: int) -> Labels:
 
 @plain
 def forget(labels: Labels) -> None:
-    """Empty the store; few labels take little time."""
+    """Empty the store, in time that grows with the number of its labels."""
     for label in range(labels.counters[LABELS]):
         labels.table[labels.bucket[label]] = NONE
     labels.counters[LABELS] = labels.counters[HEAP] = 0

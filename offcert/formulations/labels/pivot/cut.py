@@ -58,7 +58,7 @@ def schedule_from(
     how: tuple[int, int, int, int, int],
     length: int,
 ) -> Schedule:
-    """Return the schedule of a join; see ``join.join`` for `how`."""
+    """Return the schedule of a join; see `join` for `how`."""
     front, back, straddling, c, begin = how
     legs, ends = replay(data, sides[0], pools[0], front)
     reverse_legs, reverse_ends = replay(data, sides[1], pools[1], back)
