@@ -31,16 +31,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
-from offcert.core.platform import Kind, Platform
+from offcert.core.platform import Kind
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
 from offcert.questions.schedule.problem import Problem
-
-
-def rate(platform: Platform, kind: Kind) -> Fraction:
-    """Return the bytes per tick that the link moves in a direction."""
-    return platform.rate(kind)
 
 
 @dataclass(frozen=True)
@@ -95,7 +89,7 @@ class FluidProgram:
     def _scale(self) -> None:
         """Choose units that keep the program's numbers near 1."""
         trace, platform = self.trace, self.problem.platform
-        self.ticks_per_byte = {kind: 1 / rate(platform, kind) for kind in Kind}
+        self.ticks_per_byte = {kind: 1 / platform.rate(kind) for kind in Kind}
         sizes = [trace.gap_size(gap) for gap in range(len(trace.gaps))]
         # Room enough for every tensor to leave and return while nothing else happens.
         self.longest_idle = sum(

@@ -120,10 +120,6 @@ class StateNetwork:
         """The states that are there at the start."""
         return [number for number, state in enumerate(self.states) if state.maker < 0]
 
-    def own_memory(self, computation: int) -> int:
-        """Return the bytes that a run takes at least."""
-        return self.network.own_memory[computation]
-
 
 def state_network(network: Network) -> StateNetwork:
     """Return a network in terms of states."""
