@@ -110,7 +110,7 @@ _NOTES = Record(
 
 
 def settings_to_json(settings: Settings, notes: Notes) -> dict[str, Any]:
-    """Return both as one JSON object; what is not known, or did not happen, is left out."""
+    """Return settings and remarks as one JSON object, without those that say nothing."""
     return _SETTINGS.write(settings) | _NOTES.write(notes)
 
 

@@ -1,4 +1,4 @@
-"""`Certificate`: a problem, the best schedule known, the bounds on it, and where all came from."""
+"""`Certificate`: a problem, the best schedule known, the bounds on it, and their origin."""
 
 from __future__ import annotations
 

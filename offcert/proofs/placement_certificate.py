@@ -1,4 +1,4 @@
-"""`PlacementCertificate`: addresses, bounds on the pool, and where all came from.
+"""`PlacementCertificate`: addresses, bounds on the pool, and their origin.
 
 The registry of bounds on pools is here, too: proved, or somebody's word.
 """
@@ -14,7 +14,7 @@ from offcert.core.errors import InputError
 from offcert.core.forms import IntegerOrNull, integers, member
 from offcert.core.later import Later
 from offcert.core.notebook import html
-from offcert.core.result import Bound, SolveStatus
+from offcert.core.result import SolveStatus
 from offcert.core.units import Units
 from offcert.proofs.any_certificate import AnyCertificate, bound_from_json
 from offcert.proofs.kinds.computed import Computed as Computed
@@ -234,8 +234,3 @@ PLACEMENT_CLAIMS: dict[str, Claimable] = {kind.method: kind for kind in _CLAIMS}
 def placement_kind_of(method: str) -> Provable | Claimable | None:
     """Return the row of the registry for bounds with a name, or None if the name is unknown."""
     return PLACEMENT_PROOFS.get(method) or PLACEMENT_CLAIMS.get(method)
-
-
-def proved_bytes(method: str, value: int, proof: Proof) -> Bound:
-    """Return a bound of so many bytes that verification establishes again."""
-    return PLACEMENT_PROOFS[method].bound(value, proof)

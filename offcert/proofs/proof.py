@@ -1,4 +1,4 @@
-"""`Proof`: what a certificate holds so that a bound can be established again without a solver.
+"""`Proof`: the part of a certificate by which a bound is established again without a solver.
 
 `ProofKind` and `ClaimKind` are kinds of bounds on schedules, and say for which problems they hold.
 """

@@ -1,4 +1,4 @@
-"""The registry of questions: what is asked, as what documents answer it, and who deals with these.
+"""The registry of questions: the documents of each kind, and the functions that treat them.
 
 A question is a row here. Everything that treats kinds of certificates differently asks for it:
 reading, verification, commands, texts and pictures. Functions are loaded later, because finders and

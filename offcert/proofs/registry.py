@@ -1,4 +1,4 @@
-"""The registry of bounds: under which name each stands in a certificate, and what supports it.
+"""The registry of bounds: the name of each kind in certificates, and the evidence for it.
 
 Everything that treats kinds of bounds differently asks here: the search when it writes a bound,
 verification when it reads one, attestation, the list of methods, tests and documentation. A new
@@ -106,7 +106,7 @@ _FAMILIES = {
 
 
 def family(solver: str) -> str:
-    """Return the name under which all that are the same solver inside attest."""
+    """Return the one name for all solvers that are the same inside."""
     return _FAMILIES.get(solver, solver)
 
 
@@ -136,7 +136,7 @@ def searched(method: str, value: int, proof: Proof | Mapping[str, Any]) -> Bound
 
 
 def solver_of(bound: Bound) -> str | None:
-    """Return whose claim a bound is; None if it does not say."""
+    """Return the solver that claims a bound; None if it does not say."""
     name = bound.details.get(SOLVER)
     return name if isinstance(name, str) else None
 
@@ -146,7 +146,7 @@ class BoundKind(Protocol):
 
     @property
     def families(self) -> tuple[str, ...]:
-        """Solvers whose word it may be."""
+        """Solvers that may claim it."""
 
 
 def witness(

@@ -123,7 +123,7 @@ class SplitCertificate(AnyCertificate[SplitProblem], Bounded):
 
     @property
     def lower_bound(self) -> int | None:  # type: ignore[override]
-        """Ticks that no split and no choice can do without; None if nothing fits."""
+        """Lower bound on the step over all splits and choices, in ticks; None if nothing fits."""
         known = map(self.split_bound, range(len(self.problem.splits)))
         return min((bound for bound in known if bound is not None), default=None)
 

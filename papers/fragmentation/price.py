@@ -8,7 +8,7 @@ from offcert.core.errors import InputError
 from offcert.core.options import require_count, require_seconds, require_seed
 from offcert.core.result import SolveStatus
 from offcert.proofs.certificate import Certificate, current_versions
-from offcert.proofs.placement_certificate import Computed, PlacementCertificate, proved_bytes
+from offcert.proofs.placement_certificate import PLACEMENT_PROOFS, Computed, PlacementCertificate
 from offcert.questions.placement.problem import PlacementResult
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.questions.schedule.residences import placement_problem, residences
@@ -60,7 +60,7 @@ class FragmentationPrice:
         if schedule is None or placement is None:
             raise InputError("no schedule with addresses is known")
         placing = placement_problem(self.problem, schedule, self.problem.platform.memory)
-        bounds = (proved_bytes("load", placing.load, Computed()),)
+        bounds = (PLACEMENT_PROOFS["load"].bound(placing.load, Computed()),)
         versions = current_versions()
         part = PlacementCertificate(
             placing,

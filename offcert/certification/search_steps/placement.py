@@ -17,7 +17,6 @@ from offcert.proofs.placement_certificate import (
     PLACEMENT_PROOFS,
     Computed,
     InfeasibleSubset,
-    proved_bytes,
 )
 from offcert.questions.placement.problem import Placement, PlacementProblem
 from offcert.verification.findings import recheck
@@ -45,7 +44,9 @@ def prove_by_subset(search: PlacementSearch, effort: Effort) -> None:
     fewer = reduced(problem, excluded, time.monotonic() + _REDUCE * effort.seconds, seed)
     # Fewer residences are easier to read, but may take longer to look through than all.
     for each in (fewer, excluded):
-        bound = proved_bytes(SUBSET, each.value, InfeasibleSubset(residences=each.residences))
+        bound = PLACEMENT_PROOFS[SUBSET].bound(
+            each.value, InfeasibleSubset(residences=each.residences)
+        )
         if _holds(search, bound, (began + effort.seconds - time.monotonic()) / 2):
             search.add(bound)
             return
@@ -195,7 +196,7 @@ Heuristic = Callable[[PlacementProblem], Placement]
 def compute_load(search: PlacementSearch, effort: Effort) -> None:
     """Add the load: the most bytes that are taken at a time."""
     search.begin("load")
-    search.add(proved_bytes("load", search.problem.load, Computed()))
+    search.add(PLACEMENT_PROOFS["load"].bound(search.problem.load, Computed()))
 
 
 def run_heuristic(name: str) -> Callable[[PlacementSearch, Effort], None]:

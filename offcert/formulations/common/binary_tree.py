@@ -1,4 +1,4 @@
-"""A least cost of binary programs, with a bound that follows from multipliers in whole numbers.
+"""Least costs of binary programs, with a lower bound that integer multipliers prove.
 
 HiGHS finds a solution, and then linear programs whose multipliers are rounded to whole numbers.
 Whatever the multipliers are, the cost of every solution is at least what they make of the rows plus

@@ -1,4 +1,4 @@
-"""Fate of solvers that nobody waits for: processes are killed, threads are left running."""
+"""Solvers that nobody waits for: their processes are killed, their threads left running."""
 
 from __future__ import annotations
 

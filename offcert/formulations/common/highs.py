@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,8 @@ class _Worker:
     """A running process, and the connection to it."""
 
     def __init__(self) -> None:
-        self._pipe, far = Pipe()
+        # Where programs go and answers come from.
+        self.pipe, far = Pipe()
         # Its own session: Ctrl-C in a terminal is for this process, which then stops that one.
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(WORKER), str(far.fileno())],
@@ -62,24 +62,19 @@ class _Worker:
     @property
     def usable(self) -> bool:
         """Whether it can be asked."""
-        return self.ours and not self._pipe.closed and self._process.poll() is None
-
-    @property
-    def pipe(self) -> Connection:
-        """Where programs go and answers come from."""
-        return self._pipe
+        return self.ours and not self.pipe.closed and self._process.poll() is None
 
     def wait_until_ready(self) -> bool:
         """Wait for the process to start; return whether it has in time."""
         if not self._ready:
-            self._ready = self._pipe.poll(START_SECONDS)
+            self._ready = self.pipe.poll(START_SECONDS)
             if self._ready:
-                self._pipe.recv()
+                self.pipe.recv()
         return self._ready
 
     def stop(self) -> str:
         """End the process, and return what can be said of its end."""
-        self._pipe.close()
+        self.pipe.close()
         # If it has ended by itself, it may take a moment until the system knows how.
         try:
             code = self._process.wait(0.2)

@@ -1,4 +1,4 @@
-"""Atomic transfers on a grid of time cells: what the time-indexed models share.
+"""Problems with atomic transfers on a grid of time cells, for the time-indexed models.
 
 A binary ``x[i, τ]`` says whether item i (an operation, a tensor's offload, a gap's prefetch) starts
 in cell τ. The models use its running sums ``X[i, τ]``, "has started by cell τ": one is as good as

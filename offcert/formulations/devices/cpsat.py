@@ -1,4 +1,4 @@
-"""Several devices, exact: intervals for everything, solved by OR-Tools' CP-SAT; for small problems.
+"""An exact interval model for several devices, solved by OR-Tools' CP-SAT; small problems only.
 
 Operations of no duration take their memory for no time, which this model does not see: its bound
 holds, and its decisions are simulated anew.

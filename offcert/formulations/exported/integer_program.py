@@ -1,4 +1,4 @@
-"""The time-indexed program as a file states it: 0-1 variables with names, integer coefficients.
+"""Integer programs with named variables for files (MPS, LP, OPB), and solutions of other solvers.
 
 Recomputation alone (`RetentionProgram`) says which copies are kept, and what runs again. It is the
 program in stages of `offcert.formulations.rematerialisation.checkmate_milp`, in ticks and bytes.

@@ -1,4 +1,4 @@
-"""The interval model for constraint solvers: MiniZinc, and the numbers it is about."""
+"""The interval model in MiniZinc, for constraint solvers, and the data of a problem for it."""
 
 from __future__ import annotations
 

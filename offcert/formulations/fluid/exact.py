@@ -24,7 +24,7 @@ from offcert.formulations.common.linear_solvers import SCIPY, LinearAnswer, solv
 from offcert.formulations.common.outcome import SolverOutcome
 from offcert.formulations.fluid.milp import RELATIVE_MARGIN, recorded
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
-from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules, rate
+from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import FluidSchedule
@@ -132,7 +132,7 @@ def _rules(
 ) -> Rules:
     if whole_ticks is None:
         trace, platform = problem.trace, problem.platform
-        both = sum(1 / rate(platform, kind) for kind in Kind)
+        both = sum(1 / platform.rate(kind) for kind in Kind)
         transfers = both * sum(trace.gap_size(gap) for gap in range(len(trace.gaps)))
         whole_ticks = trace.compute_time + transfers <= MOST_WHOLE_TICKS
     absent = required_absent(problem) if required is None else required
@@ -219,7 +219,7 @@ def candidates(
 ) -> Iterator[FluidSchedule]:
     """Yield schedules of ever finer amounts and layouts."""
     assert program.decisions.idle is not None
-    whole = math.lcm(*(rate(problem.platform, kind).denominator for kind in Kind))
+    whole = math.lcm(*(problem.platform.rate(kind).denominator for kind in Kind))
     for fineness in _FINENESS:
         amounts = exact_amounts(program, values, whole * fineness)
         for parts in _PARTS if problem.platform.duplex else (1,):

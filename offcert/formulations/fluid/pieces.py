@@ -1,4 +1,4 @@
-"""From amounts to pieces: exact amounts near a solver's, and a layout for each stretch of time.
+"""The layout of exact amounts, near a solver's, as pieces of transfers in each stretch of time.
 
 A stretch is an operation or the idle time before it. Its offloads begin with it, its prefetches end
 with it, all at full rate. On a duplex link one tensor may leave and return within a stretch, and
@@ -22,7 +22,7 @@ from fractions import Fraction
 from itertools import accumulate
 
 from offcert.core.platform import Kind
-from offcert.formulations.fluid.program import FluidProgram, rate
+from offcert.formulations.fluid.program import FluidProgram
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import FluidSchedule, Piece
 
@@ -96,7 +96,7 @@ class _Layout:
     def __init__(self, problem: Problem, amounts: Amounts, parts: int) -> None:
         self.trace, self.amounts, self.parts = problem.trace, amounts, parts
         self.duplex = problem.platform.duplex
-        self.rates = {kind: rate(problem.platform, kind) for kind in Kind}
+        self.rates = {kind: problem.platform.rate(kind) for kind in Kind}
         self.pieces: list[Piece] = []
         self.first_gap: dict[int, int] = {}
         for gap in sorted(amounts.returned):

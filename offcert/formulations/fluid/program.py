@@ -1,4 +1,4 @@
-"""The program behind `fluid.exact`: what each tensor has moved by the start and end of operations.
+"""The program behind `fluid.exact`: amounts moved of each tensor by starts and ends of operations.
 
 Columns hold *cumulative* bytes at *instants*: number ``2o`` is the start of operation o, ``2o + 1``
 its end. ``c_v(k)`` bytes of tensor v have been copied to the host by instant k, ``p_g(k)`` of those
@@ -31,16 +31,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
-from offcert.core.platform import Kind, Platform
+from offcert.core.platform import Kind
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled
 from offcert.questions.schedule.problem import Problem
-
-
-def rate(platform: Platform, kind: Kind) -> Fraction:
-    """Return the bytes per tick that the link moves in a direction."""
-    return platform.rate(kind)
 
 
 @dataclass(frozen=True)
@@ -95,7 +89,7 @@ class FluidProgram:
     def _scale(self) -> None:
         """Choose units that keep the program's numbers near 1."""
         trace, platform = self.trace, self.problem.platform
-        self.ticks_per_byte = {kind: 1 / rate(platform, kind) for kind in Kind}
+        self.ticks_per_byte = {kind: 1 / platform.rate(kind) for kind in Kind}
         sizes = [trace.gap_size(gap) for gap in range(len(trace.gaps))]
         # Room enough for every tensor to leave and return while nothing else happens.
         self.longest_idle = sum(

@@ -83,7 +83,7 @@ class Runner(Protocol):
 
     @property
     def proven(self) -> int:
-        """Ticks: no schedule is shorter."""
+        """Lower bound on the makespan, in ticks."""
 
 
 R = TypeVar("R", bound=Runner)

@@ -7,6 +7,7 @@ own, whose fields have the names of `Store`'s and more.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,6 +126,11 @@ class Store(NamedTuple):
 
 # `Store`, or the tuple of a search that has its fields and more, which no type can say.
 Pool = Any
+
+
+def store_with(name: str, module: str, fields: str) -> Any:
+    """Return a class of tuples, a module's, that have the fields of `Store` and some more."""
+    return namedtuple(name, (*Store._fields, *fields.split()), module=module)
 
 
 def new_store(capacity: int, words: int, masks: int, best_first: bool = False) -> Store:

@@ -1,4 +1,4 @@
-"""Dives: asking the interval model for a schedule that is as short as the bound says.
+"""The interval model solved by CP-SAT; and dives, which ask for a schedule as short as the bound.
 
 The bound on chains is often exact. A schedule of that length has hardly any choice about when its
 first and last operations run: every window is narrow, and CP-SAT either meets the bound, proves

@@ -1,4 +1,4 @@
-"""Interruptible transfers, time-indexed: how much of which tensor is moved in each cell.
+"""The time-indexed model of interruptible transfers: amounts of each tensor moved in each cell.
 
 Amounts are counted at the borders of cells: ``c`` bytes of a tensor have left by a border, ``p`` of
 those evicted in a gap have come back. With cells of one tick this is Problem 2 of the offloading

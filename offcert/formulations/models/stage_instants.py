@@ -1,4 +1,4 @@
-"""From a solution of the stage model to a plan."""
+"""Instants and transfers of the stage model as variables, and the plan of a solution."""
 
 from __future__ import annotations
 

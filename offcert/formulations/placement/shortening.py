@@ -1,4 +1,4 @@
-"""A schedule of the same step time that keeps what it keeps for as short as possible.
+"""Schedules of the same step time whose tensors occupy memory for as short as possible.
 
 A schedule is made to end early, so it takes memory as soon as there is some: tensors are written,
 and return, long before the link or another operation can go on with them. Addresses are easier to

@@ -1,4 +1,4 @@
-"""Where the skyline search goes on, and what it can do there."""
+"""The choice of the next point in the skyline search, and of the boxes that can cover it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Least costs of any recomputation without offloading: a relaxation in stages.
+"""Lower bounds on recomputation without offloading: a relaxation in stages.
 
 Stage `t` is what happens after the first run of computation `t - 1`, up to the end of that of `t`.
 Of an execution, whatever runs in it how often and in which order, take
@@ -158,7 +158,7 @@ class StagesModel:
     def _add_first_run(self, stage: int, after: dict[int, Terms]) -> None:
         """While a computation runs first there is its own, and all that stays beside it."""
         step = self.states.steps[stage]
-        taken: Terms = [(ONE, self.states.own_memory(stage) / self.unit)]
+        taken: Terms = [(ONE, self.states.network.own_memory[stage] / self.unit)]
         for state, there in after.items():
             if state not in step.needs and state not in step.leaves:
                 taken += scaled(there, self.states.states[state].size / self.unit)
@@ -186,7 +186,7 @@ class StagesModel:
             if computation == stage:
                 continue
             step = self.states.steps[computation]
-            own = self.states.own_memory(computation)
+            own = self.states.network.own_memory[computation]
             taken = scaled(terms, own / self.unit)
             for state, stays in through.items():
                 if state not in step.needs and state not in step.leaves:

@@ -1,4 +1,4 @@
-"""Objects of the models: states of values, and the states that a run takes and leaves.
+"""States of values that are changed in place, for models of recomputation.
 
 A value that is changed in place goes through states: as it was written, after the first change,
 and so on. A copy on the device is in one of them, and every computation reads a value in the state
@@ -119,10 +119,6 @@ class StateNetwork:
     def sources(self) -> list[int]:
         """The states that are there at the start."""
         return [number for number, state in enumerate(self.states) if state.maker < 0]
-
-    def own_memory(self, computation: int) -> int:
-        """Return the bytes that a run takes at least."""
-        return self.network.own_memory[computation]
 
 
 def state_network(network: Network) -> StateNetwork:

@@ -126,7 +126,7 @@ PROOFS = (
 
 @dataclass(frozen=True, kw_only=True)
 class LeastMemoryCut(Proof):
-    """Where executions are cut to see what has to be kept, and prices of what saves bytes.
+    """A cut of executions at one computation, and prices of the time that saves bytes there.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Ends(Proof):
-    """How long a head and a tail last at least, and what the searches for them have to tell apart.
+    """Least times of a head and a tail, and the sizes that the searches for them tell apart.
 
     Attributes
     ----------

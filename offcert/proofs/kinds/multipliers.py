@@ -1,4 +1,4 @@
-"""Bounds by linear programs: the interruptible problem, claimed; joint ones, by multipliers."""
+"""Bounds by linear programs: claims on interruptible transfers, and proofs on joint problems."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from typing import TypeVar
 import numpy as np
 
 from offcert.formulations.labels.outward import kernel
-from offcert.formulations.labels.outward.kernel import Labels, forget, new_labels
+from offcert.formulations.labels.outward.kernel import forget, new_labels
 from offcert.formulations.labels.outward.model import CutProblem, OutwardSide
 from offcert.formulations.labels.outward.outlook import SideQuestion, new_outlook
 from offcert.formulations.labels.outward.sums import BACK, FRONT, Counts, Region, least_ticks
-from offcert.formulations.labels.store import LABELS, NONE
+from offcert.formulations.labels.store import LABELS, NONE, Pool
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -89,7 +89,7 @@ class Evaluator:
         self.pivot = pivot
         self._pause = pause
         self.labels = 0
-        self._store: Labels = new_labels(len(pivot.sizes), CAPACITY)
+        self._store = new_labels(len(pivot.sizes), CAPACITY)
         self._questions = [new_question(side) for side in pivot.sides]
         self._outlooks = [new_outlook(side) for side in pivot.sides]
         self._twice = [
@@ -218,13 +218,13 @@ class Evaluator:
 
 
 def new_question(side: OutwardSide) -> SideQuestion:
-    """Return a question with room for what follows from it."""
+    """Return an empty question about a side, its arrays as long as it takes."""
     classes, last = side.out.shape
     sizes = classes, classes, 11, last, last, last, last, last + 1, last, classes
     return SideQuestion(*(np.zeros(size, np.int64) for size in sizes))
 
 
-def _steps(store: Labels, label: int) -> tuple[SideTransfer, ...]:
+def _steps(store: Pool, label: int) -> tuple[SideTransfer, ...]:
     steps = []
     while store.parent[label] >= 0:
         action = int(store.action[label])

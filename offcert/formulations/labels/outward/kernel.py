@@ -19,12 +19,9 @@ Ties go to what is urgent, so that a search whose bound is tight runs straight o
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-from offcert.core.compiled import IntArray, inlined, inlined_and_entered, plain, plain_inner
+from offcert.core.compiled import inlined, inlined_and_entered, plain, plain_inner
 from offcert.formulations.labels.outward.model import PARTS, OutwardSide
 from offcert.formulations.labels.outward.outlook import (
     BEGIN,
@@ -52,54 +49,25 @@ from offcert.formulations.labels.store import (
     LABELS,
     NEVER,
     NONE,
-    Ints32,
+    Pool,
     enter,
     new_store,
     place_of,
+    store_with,
     take,
 )
 
-
-class Labels(NamedTuple):
-    """Labels of one search of one side, as in `store.Store`, and more.
-
-    The ``key`` are the tensors of each class that have returned, less those that have left; ``fv``
-    bounds the end of the side, and ``ft`` says how urgent the bytes ``moved`` were. ``spent`` are
-    the link's ticks for these returns alone, ``left`` whether anything has left, ``link`` what the
-    link alone says of the side's end; the last transfer ``began`` when ``kept`` operations had run
-    and stayed run (the action is class + 1 for a return, minus that for a departure); ``bucket`` is
-    a label's place in the table. ``nothing`` and ``limits`` are what `store.enter` asks for.
-    """
-
-    t: IntArray
-    s: IntArray
-    k: Ints32
-    parent: Ints32
-    action: Ints32
-    alive: NDArray[np.int8]
-    fv: IntArray
-    ft: IntArray
-    following: Ints32
-    key: IntArray
-    mask: IntArray
-    table: Ints32
-    heap: Ints32
-    deferred: Ints32
-    counters: IntArray
-    order: IntArray
-    tie: IntArray
-    moved: IntArray
-    spent: IntArray
-    left: NDArray[np.int8]
-    link: IntArray
-    began: IntArray
-    kept: Ints32
-    bucket: Ints32
-    nothing: IntArray
-    limits: IntArray
+# Labels of one search of one side, as in `store.Store`, and more. The ``key`` are the tensors of
+# each class that have returned, less those that have left; ``fv`` bounds the end of the side, and
+# ``ft`` says how urgent the bytes ``moved`` were. ``spent`` are the link's ticks for these returns
+# alone, ``left`` whether anything has left, ``link`` what the link alone says of the side's end;
+# the last transfer ``began`` when ``kept`` operations had run and stayed run (the action is class +
+# 1 for a return, minus that for a departure); ``bucket`` is a label's place in the table.
+# ``nothing`` and ``limits`` are what `store.enter` asks for.
+Labels = store_with("Labels", __name__, "moved spent left link began kept bucket nothing limits")
 
 
-def new_labels(classes: int, capacity: int) -> Labels:
+def new_labels(classes: int, capacity: int) -> Pool:
     """Return an empty store; `capacity` is a power of two."""
     moved, spent, link, began = (np.empty(capacity, np.int64) for _ in range(4))
     return Labels(
@@ -117,8 +85,8 @@ def new_labels(classes: int, capacity: int) -> Labels:
 
 
 @plain
-def forget(labels: Labels) -> None:
-    """Empty the store; few labels take little time."""
+def forget(labels: Pool) -> None:
+    """Empty the store, in time that grows with the number of its labels."""
     for label in range(labels.counters[LABELS]):
         labels.table[labels.bucket[label]] = NONE
     labels.counters[LABELS] = labels.counters[HEAP] = 0
@@ -167,7 +135,7 @@ def _enter(
     side: OutwardSide,
     question: SideQuestion,
     outlook: Outlook,
-    labels: Labels,
+    labels: Pool,
     parent: int,
     c: int,
     change: int,
@@ -198,7 +166,7 @@ def _enter(
 @inlined
 def _keep(
     outlook: Outlook,
-    labels: Labels,
+    labels: Pool,
     times: tuple[int, int, int],
     ends: tuple[int, int, int],
     done: tuple[int, int, int],
@@ -227,7 +195,7 @@ def _urgency(
 
 
 @plain_inner
-def _start(side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Labels) -> None:
+def _start(side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Pool) -> None:
     """Enter the label of nothing returned.
 
     If a transfer away is under way at the cut, its tensor counts as out at once.
@@ -249,7 +217,7 @@ def _start(side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: 
 
 @inlined
 def _return(
-    side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Labels, label: int, c: int
+    side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Pool, label: int, c: int
 ) -> int:
     """Write down when a tensor of class `c` can return; return how many ways there are."""
     asked, now = question.asked, outlook.now[c]
@@ -297,7 +265,7 @@ def _first_after(side: OutwardSide, idle: int, time: int, k: int) -> int:
 
 @inlined
 def _leave(
-    side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Labels, label: int, c: int
+    side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Pool, label: int, c: int
 ) -> int:
     """Write down when a tensor of class `c` can leave; return how many ways there are."""
     out, begin, asked = question.low[c] - outlook.now[c] + 1, labels.t[label], question.asked
@@ -315,7 +283,7 @@ def _leave(
 
 @plain
 def search(
-    side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Labels
+    side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Pool
 ) -> tuple[int, int]:
     """Search a side; the store is empty, the outlook scratch space.
 
@@ -354,7 +322,7 @@ def search(
 
 
 @plain
-def least_link(labels: Labels, label: int) -> int:
+def least_link(labels: Pool, label: int) -> int:
     """Return the least link bound of a label and of all that are still waiting."""
     least = labels.link[label]
     for place in range(labels.counters[HEAP]):

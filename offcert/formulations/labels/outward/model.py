@@ -1,4 +1,4 @@
-"""A schedule seen from one operation, the *pivot*, outward: the numbers of both sides.
+"""The data of both sides of an operation, the *pivot*, from which schedules are followed outward.
 
 The *back* is the pivot and all that comes after it; the *front* is what comes before it, in
 reversed time, so that both begin at the cut and lead away from it. On either side all of `O`, the
@@ -144,7 +144,7 @@ def cut(problem: Problem, operation: int, free_below: int) -> CutProblem:
 
 
 def needs_of(problem: Problem, counted: Iterable[int]) -> list[int]:
-    """Return, for each operation, the bytes of counted gaps that must be absent, or less than 1."""
+    """Return the bytes of counted gaps that each operation needs absent; less than 1 if none."""
     trace = problem.trace
     needs = [demand - problem.platform.memory for demand in trace.demand]
     for gap in set(range(len(trace.gaps))).difference(counted):
@@ -154,7 +154,7 @@ def needs_of(problem: Problem, counted: Iterable[int]) -> list[int]:
 
 
 def levels_of(problem: Problem, need: int) -> tuple[int, ...]:
-    """Return the sizes of the smallest tensors to count, at first and at last."""
+    """Return the sizes in bytes from which tensors count, at first and in the end."""
     sizes = [problem.trace.gap_size(gap) for gap in range(len(problem.trace.gaps))]
     large = min((size for size in sizes if size >= need // SMALL), default=1)
     return (large, 1) if large > min(sizes, default=large) else (1,)

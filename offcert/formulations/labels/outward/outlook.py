@@ -1,4 +1,4 @@
-"""Bounds on the end of a side, from what a label says; see `kernel`."""
+"""Lower bounds on the end of a side, given a label of its search (see `kernel`)."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def new_outlook(side: OutwardSide) -> Outlook:
 
 @plain
 def look_at_cut(question: SideQuestion, outlook: Outlook) -> None:
-    """Begin with what a question says of nothing returned."""
+    """Start an outlook at the cut, where nothing has returned."""
     for k in range(question.out.size):
         outlook.absent[k], outlook.out[k] = question.absent[k], question.out[k]
         outlook.overdue[k], outlook.ticks[k] = question.overdue[k], question.ticks[k]

@@ -1,4 +1,4 @@
-"""From the ways of both sides to a schedule."""
+"""The schedule that the ways of both sides make."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class _NoTensorError(Exception):
 
 
 def schedule_of(pivot: CutProblem, region: Region, evaluation: Evaluation) -> Schedule | None:
-    """Return the schedule in which both sides go as they were found to, or None.
+    """Return the schedule that the ways of both sides make, or None.
 
     The region is one set, and `evaluation` goes as far outward as there is anything. Of each class
     the last out returns first. The problem need not admit the schedule: tensors were told apart by

@@ -63,7 +63,7 @@ def examine(
     ticks: tuple[int, int] = (0, 0),
     room: int = USUAL_ROOM,
 ) -> Remains | None:
-    """Take away from a region what cannot hold schedules within a limit; None if nothing is left.
+    """Narrow a region to what may hold schedules within a limit; None if nothing is left.
 
     `window` are the bytes that are followed outward, `ticks` those in which what is out is known to
     leave, and to return, at least, and `room` the labels that a search of one side may store.
@@ -191,14 +191,14 @@ def of_ways(remains: Remains, ways: Sequence[Replay]) -> Iterator[RegionSplit]:
 
 
 def of_straddle(remains: Remains) -> Iterator[RegionSplit]:
-    """Yield the division of what straddles the cut where that costs least."""
+    """Yield the division of a straddling transfer at the tick where that costs least."""
     straddle, before = remains.region.straddle, remains.evaluation.before
     if straddle is not None and straddle.least < straddle.most:
         yield RegionSplit(SplitKind.TICKS, max(before, straddle.least + 1))
 
 
 def of_set(remains: Remains, counts: Counts | None) -> Iterator[RegionSplit]:
-    """Yield divisions that set apart what is like a set in one class, or halve the others."""
+    """Yield divisions by one class each: at the count of a given set, or in the middle."""
     region = remains.region
     for c, (low, high) in enumerate(zip(region.low, region.high, strict=True)):
         if low == high:

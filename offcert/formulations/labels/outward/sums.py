@@ -21,7 +21,7 @@ FRONT, BACK = range(2)
 
 @dataclass(frozen=True)
 class Straddle:
-    """A tensor that is under way when the pivot starts, to be out on one side only."""
+    """A tensor that is under way when the pivot starts, and so is out on one side only."""
 
     side: int  # ``BACK`` if it is being offloaded, ``FRONT`` if it is being prefetched.
     size_class: int  # Its class.

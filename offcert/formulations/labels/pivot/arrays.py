@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from offcert.core.compiled import IntArray, plain_inner
 from offcert.core.platform import Kind
 from offcert.formulations.labels.pivot.model import NestedProblem, NestedSide
-from offcert.formulations.labels.store import FIRST_CAPACITY, Ints32, new_store
+from offcert.formulations.labels.store import FIRST_CAPACITY, Pool, new_store, store_with
 
 
 class SideArrays(NamedTuple):
@@ -57,42 +56,14 @@ class SideArrays(NamedTuple):
     tracked: IntArray
 
 
-class LabelPool(NamedTuple):
-    """The labels of a side, as in `store.Store`, and more.
-
-    The key are packed counts, the action is class + 1 out, minus that back, 0 for the root;
-    ``straddle`` lists label, class and start of returns across the cut; from ``m`` on follows
-    scratch space.
-    """
-
-    t: IntArray
-    s: IntArray
-    k: Ints32
-    parent: Ints32
-    action: Ints32
-    alive: NDArray[np.int8]
-    fv: IntArray
-    ft: IntArray
-    following: Ints32
-    key: IntArray
-    mask: IntArray
-    table: Ints32
-    heap: Ints32
-    deferred: Ints32
-    counters: IntArray
-    order: IntArray
-    tie: IntArray
-    final: Ints32
-    straddle: IntArray
-    m: IntArray
-    need: IntArray
-    owed: IntArray
-    way_sum: IntArray
-    way_before: IntArray
-    way_after: IntArray
-    excess: IntArray
-    at_key: IntArray
-    at_mask: IntArray
+# The labels of a side, as in `store.Store`, and more. The keys are packed counts, the action is
+# class + 1 out, minus that back, 0 for the root. Final labels are listed in `final`, and in
+# `straddle` label, class and start of returns across the cut; from `m` on follows scratch space.
+LabelPool = store_with(
+    "LabelPool",
+    __name__,
+    "final straddle m need owed way_sum way_before way_after excess at_key at_mask",
+)
 
 
 @plain_inner
@@ -218,7 +189,7 @@ def _due(side: NestedSide) -> tuple[IntArray, IntArray, IntArray]:
     return _array(at), _array([c for c, _ in rows]), _array([r for _, r in rows])
 
 
-def new_pool(arrays: SideArrays) -> LabelPool:
+def new_pool(arrays: SideArrays) -> Pool:
     """Return an empty pool."""
     words = int(arrays.word[:-1].max()) + 1
     masks = -(-arrays.size.size // WORD)

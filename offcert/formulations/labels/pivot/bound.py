@@ -111,7 +111,7 @@ def _compile() -> None:
 
 
 def _unconstrained(problem: Problem, upper_bound: int) -> PivotOutcome:
-    """Nothing ever has to leave."""
+    """Return the outcome where nothing ever has to leave."""
     length = problem.trace.compute_time
     if length >= upper_bound:
         return PivotOutcome(upper_bound, True, None, _NO_CUT)

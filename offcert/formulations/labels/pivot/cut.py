@@ -12,9 +12,9 @@ from offcert.formulations.labels import store
 from offcert.formulations.labels.common import OutOfLabelsError
 from offcert.formulations.labels.ends.heads import quick_ends
 from offcert.formulations.labels.pivot import arrays, kernel
-from offcert.formulations.labels.pivot.arrays import LabelPool, SideArrays, decode
+from offcert.formulations.labels.pivot.arrays import SideArrays, decode
 from offcert.formulations.labels.pivot.model import NestedProblem, NestedSide, back_side, front_side
-from offcert.formulations.labels.store import FINALS, NEVER, STRADDLES, bucket
+from offcert.formulations.labels.store import FINALS, NEVER, STRADDLES, Pool, bucket
 from offcert.proofs.kinds.labels import Heads
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
@@ -23,7 +23,7 @@ Leg = tuple[bool, int, int, int, int]
 
 
 def replay(
-    data: NestedProblem, side: NestedSide, pool: LabelPool, label: int
+    data: NestedProblem, side: NestedSide, pool: Pool, label: int
 ) -> tuple[list[Leg], list[int]]:
     """Return the transfers that led to a label, and the true end of each operation run."""
     path = []
@@ -54,11 +54,11 @@ def replay(
 def schedule_from(
     data: NestedProblem,
     sides: tuple[NestedSide, NestedSide],
-    pools: tuple[LabelPool, LabelPool],
+    pools: tuple[Pool, Pool],
     how: tuple[int, int, int, int, int],
     length: int,
 ) -> Schedule:
-    """Return the schedule of a join; see ``join.join`` for `how`."""
+    """Return the schedule of a join; see `join` for `how`."""
     front, back, straddling, c, begin = how
     legs, ends = replay(data, sides[0], pools[0], front)
     reverse_legs, reverse_ends = replay(data, sides[1], pools[1], back)
@@ -99,13 +99,13 @@ def schedule_from(
 
 
 @plain_inner
-def _end(side: SideArrays, pool: LabelPool, label: int) -> int:
+def _end(side: SideArrays, pool: Pool, label: int) -> int:
     last = side.prefix.size - 1
     return max(pool.s[label] + side.prefix[last], pool.t[label])
 
 
 @plain_inner
-def _compatible(mask: IntArray, pool: LabelPool, label: int) -> bool:
+def _compatible(mask: IntArray, pool: Pool, label: int) -> bool:
     for i in range(mask.size):  # noqa: SIM110, compiled code has no generators
         if mask[i] & pool.mask[label, i]:
             return False
@@ -114,7 +114,7 @@ def _compatible(mask: IntArray, pool: LabelPool, label: int) -> bool:
 
 @plain
 def join_whole(
-    front: SideArrays, front_pool: LabelPool, back: SideArrays, back_pool: LabelPool, best: int
+    front: SideArrays, front_pool: Pool, back: SideArrays, back_pool: Pool, best: int
 ) -> tuple[int, tuple[int, int]]:
     """Return the best length below `best` without a straddling transfer, and its two labels."""
     last = back.prefix.size - 1
@@ -140,7 +140,7 @@ def join_whole(
 
 @plain
 def join_straddling(
-    side: SideArrays, pool: LabelPool, other: SideArrays, other_pool: LabelPool, best: int
+    side: SideArrays, pool: Pool, other: SideArrays, other_pool: Pool, best: int
 ) -> tuple[int, tuple[int, int]]:
     """Return the best length with a return that straddles the cut from `side`.
 
@@ -183,7 +183,7 @@ How = tuple[int, int, int, int, int]
 
 
 def join(
-    front: SideArrays, front_pool: LabelPool, back: SideArrays, back_pool: LabelPool, best: int
+    front: SideArrays, front_pool: Pool, back: SideArrays, back_pool: Pool, best: int
 ) -> tuple[int, How | None]:
     """Return the best length below `best`, and how it comes about (None if there is none).
 

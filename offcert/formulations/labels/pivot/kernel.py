@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from offcert.core.compiled import IntArray, inlined, plain
-from offcert.formulations.labels.pivot.arrays import LabelPool, SideArrays, decode
+from offcert.formulations.labels.pivot.arrays import SideArrays, decode
 from offcert.formulations.labels.store import (
     BEST,
     BUCKETS,
@@ -33,6 +33,7 @@ from offcert.formulations.labels.store import (
     LABELS,
     POPPED,
     STRADDLES,
+    Pool,
     enter,
     take,
     wait,
@@ -79,7 +80,7 @@ def _change(side: SideArrays, m: IntArray, j: int) -> int:
 
 
 @inlined
-def _look(side: SideArrays, pool: LabelPool) -> None:
+def _look(side: SideArrays, pool: Pool) -> None:
     """Write down what labels that differ from this one in a single transfer need to know of it.
 
     By operation: ``need`` are the bytes that it lacks, ``owed`` the time to move these and to get
@@ -117,7 +118,7 @@ def _look(side: SideArrays, pool: LabelPool) -> None:
 
 @inlined
 def _settle(
-    side: SideArrays, pool: LabelPool, c: int, change: int, t: int, s: int, k: int, limits: IntArray
+    side: SideArrays, pool: Pool, c: int, change: int, t: int, s: int, k: int, limits: IntArray
 ) -> tuple[int, int, int, int]:
     """Run operations as far as possible; return idle time, their number, and both bounds.
 
@@ -164,7 +165,7 @@ def _settle(
 
 
 @plain
-def start(side: SideArrays, pool: LabelPool, limits: IntArray) -> None:
+def start(side: SideArrays, pool: Pool, limits: IntArray) -> None:
     """Enter the label of nothing moved, into an empty pool."""
     _look(side, pool)
     s, k, fv, ft = _settle(side, pool, 0, 0, 0, 0, 0, limits)
@@ -174,7 +175,7 @@ def start(side: SideArrays, pool: LabelPool, limits: IntArray) -> None:
 @inlined
 def _expand_out(
     side: SideArrays,
-    pool: LabelPool,
+    pool: Pool,
     label: int,
     m: IntArray,
     key: IntArray,
@@ -212,7 +213,7 @@ def _expand_out(
 @inlined
 def _enter_return(
     side: SideArrays,
-    pool: LabelPool,
+    pool: Pool,
     label: int,
     c: int,
     begin: int,
@@ -237,7 +238,7 @@ def _enter_return(
 
 @inlined
 def _note_straddle(
-    side: SideArrays, pool: LabelPool, label: int, c: int, begin: int, m: IntArray, limits: IntArray
+    side: SideArrays, pool: Pool, label: int, c: int, begin: int, m: IntArray, limits: IntArray
 ) -> None:
     """Remember that class `c` may be on its way back across the cut, from `begin` on."""
     last = side.prefix.size - 1
@@ -260,7 +261,7 @@ def _note_straddle(
 @inlined
 def _expand_back(
     side: SideArrays,
-    pool: LabelPool,
+    pool: Pool,
     label: int,
     m: IntArray,
     key: IntArray,
@@ -298,7 +299,7 @@ def _expand_back(
 
 
 @inlined
-def _note_final(side: SideArrays, pool: LabelPool, label: int, m: IntArray) -> None:
+def _note_final(side: SideArrays, pool: Pool, label: int, m: IntArray) -> None:
     last = side.prefix.size - 1
     if _weight(side.size, m, side.spans, last) < side.required[last]:
         return
@@ -312,7 +313,7 @@ def _note_final(side: SideArrays, pool: LabelPool, label: int, m: IntArray) -> N
 
 
 @plain
-def run(side: SideArrays, pool: LabelPool, limits: IntArray, budget: int) -> int:
+def run(side: SideArrays, pool: Pool, limits: IntArray, budget: int) -> int:
     """Expand labels within the limits until there are none, or `budget` of them, or no room.
 
     `limits`: on ``fv`` and ``ft`` now, and the absolute ones beyond which labels are forgotten.
@@ -349,7 +350,7 @@ def run(side: SideArrays, pool: LabelPool, limits: IntArray, budget: int) -> int
 
 
 @plain
-def resume(pool: LabelPool, limits: IntArray) -> None:
+def resume(pool: Pool, limits: IntArray) -> None:
     """Put the deferred labels that are within the limits now on the heap; forget hopeless ones."""
     kept = 0
     for i in range(pool.counters[DEFERRED]):

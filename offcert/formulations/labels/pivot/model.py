@@ -157,7 +157,7 @@ def _idle_required(problem: Problem) -> tuple[int, ...]:
 
 
 def front_side(data: NestedProblem, pivot: int) -> NestedSide:
-    """Return the operations before `pivot`.
+    """Return the side of the operations before `pivot`.
 
     A tensor is on this side if its writer is before the cut; it may be out at the cut if it is
     needed again after the pivot only.
@@ -184,7 +184,7 @@ def front_side(data: NestedProblem, pivot: int) -> NestedSide:
 
 
 def back_side(data: NestedProblem, pivot: int) -> NestedSide:
-    """Return `pivot` and the operations after it, in reversed time.
+    """Return the side of `pivot` and the operations after it, in reversed time.
 
     A transfer out is a prefetch: it may start (reversed) when the operation that closes the gap has
     ended (reversed). A transfer back is an offload: it must end (reversed) before the writer starts
