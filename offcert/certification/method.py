@@ -1,4 +1,4 @@
-"""`Method`: what a search can run, and all that is known of it without running it."""
+"""`Method`: an algorithm that a search can run, and what is known of it beforehand."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Method:
         return any(info.currsize == 0 for info in known)
 
     def alone(self, search: Any, effort: Effort) -> None:
-        """Run it after what it needs where nothing else has run."""
+        """Run the method by itself, after the methods that it builds on."""
         for method, share in self.after:
             method.step(search, replace(effort, seconds=share * effort.seconds, options={}))
             if share:
@@ -110,7 +110,7 @@ class Method:
         self.step(search, effort)
 
     def _may_apply(self, problem: Any) -> bool:
-        """Return whether it is not sure that it has nothing to do with a problem."""
+        """Return whether it may be of use for a problem; if not, its kernels are not compiled."""
         if self.chains and problem.checkpoint_chain is None:
             return False
         return Recompute.NONE in self.recompute or problem.recompute is not Recompute.NONE
@@ -188,7 +188,7 @@ _CALLED: dict[str, Method] = {}
 
 
 def called(rows: Mapping[str, Method]) -> dict[str, Method]:
-    """Return methods that know by which names they stand in a registry; no two have the same."""
+    """Return methods with the names under which a registry has them; no two have the same."""
     named = {name: replace(method, name=name) for name, method in rows.items()}
     assert not named.keys() & _CALLED.keys()
     _CALLED.update(named)
@@ -220,6 +220,6 @@ class Choice:
 
     @property
     def own(self) -> Choice:
-        """The same without these."""
+        """The choice without the options that are settings of `solve`."""
         options = {n: value for n, value in self.options.items() if n not in SETTINGS}
         return Choice(self.name, self.method, options)

@@ -66,7 +66,7 @@ _NOTICED = 0.05
 
 
 class Keeping:
-    """Calls the keeper of the best so far; if it fails, a full disk must not cost the search."""
+    """Has the best so far kept; a failure, such as a full disk, does not end the search."""
 
     def __init__(self, keep: Callable[[], None] | None = None) -> None:
         self._keep = keep
@@ -222,7 +222,7 @@ class Running(Bounded, Generic[Known]):
     def surviving(
         self, but: tuple[type[Exception], ...] = (MethodError, ContradictionError)
     ) -> Iterator[None]:
-        """Keep answer and bounds if a step fails: a solver is missing or crashes, or we err.
+        """Keep answer and bounds if a step fails: a solver is missing or crashes, or ours is wrong.
 
         Exceptions in `but` are no such failure; by default that a method does not apply, and that
         what has been proved contradicts what has been found.
@@ -251,7 +251,7 @@ class Running(Bounded, Generic[Known]):
 
     @contextmanager
     def untimed(self) -> Iterator[None]:
-        """Stop the clock meanwhile: compiling is not searching, unless it is to be counted.
+        """Stop the clock in the block: compiling is not searching, unless it is to be counted.
 
         Loading what was compiled before is, but for the first of it. An interrupt waits until it
         has ended: what compiles may swallow it.
@@ -272,7 +272,7 @@ class Running(Bounded, Generic[Known]):
         self._deadline += spent
 
     def say_compiling(self, kernel: str, how: str = "compiling, once") -> None:
-        """Say, once a group of kernels, that it is not the search that takes so long."""
+        """Say, once for each group of kernels, that they are being compiled, and for how long."""
         group, seconds = group_of(kernel)
         if group in self._compiling:
             return
@@ -342,7 +342,7 @@ class Running(Bounded, Generic[Known]):
         return self.question.answers.load()(problem, answer)
 
     def _took(self) -> bool:
-        """Compare an answer with the bounds, and tell of it; return True."""
+        """Compare a new answer with the bounds, and tell of it; return True."""
         self._require_consistent()
         self._tell_news()
         return True

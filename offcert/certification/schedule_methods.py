@@ -29,6 +29,9 @@ from offcert.certification.search_steps.labels import (
     climb_pivot,
 )
 from offcert.certification.warm import NO_LIMIT, compiling, small, tiny
+from offcert.heuristics.orders.local_search import local_search
+from offcert.heuristics.orders.order_search import order_search
+from offcert.heuristics.orders.set_search import set_search
 from offcert.proofs.registry import PROOFS
 
 # For which networks, where not for any trace.
@@ -38,7 +41,7 @@ _BEGINNING = (SEQUENTIAL, 0.0)
 
 
 def _nothing(search: Search, effort: Effort) -> None:
-    """Leave it at the bounds that every method gets."""
+    """Add nothing to the bounds that are computed at once, which every method gets."""
 
 
 def _patience(default: str) -> Option:
@@ -49,24 +52,18 @@ def _patience(default: str) -> Option:
 @compiling("annealing")
 def warm_local_search() -> None:
     """Compile the simulator and annealing over claim sequences."""
-    from offcert.heuristics.orders.local_search import local_search
-
     local_search(tiny(), time_limit=0.0)
 
 
 @compiling("annealing")
 def warm_set_search() -> None:
     """Compile annealing over sets."""
-    from offcert.heuristics.orders.set_search import set_search
-
     set_search(tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
 
 
 @compiling("annealing")
 def warm_order_search() -> None:
     """Compile annealing over sets and orders."""
-    from offcert.heuristics.orders.order_search import order_search
-
     order_search(tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
 
 

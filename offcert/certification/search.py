@@ -33,7 +33,7 @@ from offcert.verification.execution import legality_faults
 
 
 def chooses_execution(problem: Problem) -> bool:
-    """Return whether more than transfers is open, so that other rungs are needed."""
+    """Return whether computations may run again or memory is minimised, which has own ladders."""
     return problem.recompute is not Recompute.NONE or problem.minimise is Minimise.MEMORY
 
 
@@ -179,7 +179,7 @@ class Search(Running[Certificate]):
         return self._took()
 
     def exchange(self, schedule: Schedule) -> None:
-        """Take another schedule of what is executed in place of the best, which takes no less time.
+        """Replace the best schedule by another one of the same execution that takes no longer.
 
         Raises `UnsoundError` if it is not a schedule of the problem, or takes longer.
         """
@@ -265,7 +265,7 @@ class PlacementSearch(Running[PlacementCertificate]):
 
     @property
     def capacity(self) -> int | None:
-        """Bytes of the pool, if it has a size already."""
+        """Bytes of the pool, if its size is given."""
         return self.problem.capacity
 
     @property

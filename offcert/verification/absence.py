@@ -1,4 +1,4 @@
-"""Tensors that may and bytes that must be absent during each operation, for verification.
+"""Tensors that may be absent during each operation, and bytes that must be, for verification.
 
 Both are derived again from the definition of the problem, from the uses of the tensors alone, and
 so is the least that whole tensors can make up (`Covers`). No code is shared with what finds bounds.
@@ -221,7 +221,7 @@ _MOST_UNITS = 1 << 26
 def _for_the_last_problem(
     function: Callable[[Problem], tuple[int, ...]],
 ) -> Callable[[Problem], tuple[int, ...]]:
-    """Keep the last answer: every bound of a certificate asks about the same problem."""
+    """Keep the answer for the last problem: all bounds of a certificate ask about the same."""
     last: list[tuple[Problem, tuple[int, ...]]] = []
 
     @wraps(function)

@@ -1,4 +1,4 @@
-"""The search behind `verifier`: whether any execution is shorter than a limit.
+"""The search behind `verifier`: it looks for any execution that is shorter than a limit.
 
 It goes from start to start. Runs and transfers start one after the other; each as soon as those
 before it have started and what it needs is there: what it reads, the device or the link, and room.
