@@ -106,20 +106,11 @@ Known = TypeVar("Known")
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """The argument of a progress callback.
+    """The argument of a progress callback."""
 
-    Attributes
-    ----------
-    seconds : float
-        Since the search began.
-    step : str
-        Name of the step that is running.
-    objective, lower_bound : int or None
-        The best known so far, in ticks or bytes.
-    """
-
-    seconds: float
-    step: str
+    seconds: float  # Since the search began
+    step: str  # Name of the step that is running
+    # The best known so far, in ticks or bytes.
     objective: int | None
     lower_bound: int
 

@@ -242,8 +242,6 @@ class PlacementSearch(Running[PlacementCertificate]):
     """Collects addresses and bounds; every placement passes the checker before it counts.
 
     ``placement`` is the one with the smallest pool, within the capacity or not.
-
-    ``placement`` is the one with the smallest pool, within the capacity or not.
     """
 
     question = PLACEMENT

@@ -56,19 +56,9 @@ def _cover(sizes: tuple[int, ...], need: int) -> int:
 class Covers:
     """The covers of a set that changes, among sizes that are known: each as `cheapest_cover`.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Positive, their sum below 2**61.
-    finest : int, optional
-        Up to how many units sums are told apart; by default ``FINEST``.
-
-    Attributes
-    ----------
-    place : list of int
-        Where in `present` each of the sizes stands.
-    present : bool array
-        Whether the set has each of them; none at first, to be set by the caller.
+    The sizes are positive, their sum below 2**61; ``place`` says where in ``present`` each of them
+    stands, and ``present`` whether the set has it: none at first, to be set by the caller. Sums are
+    told apart up to `finest` units.
     """
 
     def __init__(self, sizes: Sequence[int], finest: int | None = None) -> None:
@@ -304,17 +294,8 @@ def whole_tensors(problem: Problem) -> tuple[int, ...]:
 def large_tensors(problem: Problem, smallest: int) -> tuple[int, ...] | None:
     """Return the needs, raised to what large tensors make up as wholes, and others byte by byte.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any problem.
-    smallest : int
-        Bytes of a tensor that counts as large.
-
-    Returns
-    -------
-    tuple of int or None
-        None if there are more sums of large tensors than are told apart.
+    Tensors are large from `smallest` bytes on. None if there are more sums of them than are told
+    apart.
     """
     known = absences(problem.trace)
     large = [each for each in known if each.size >= smallest]

@@ -26,13 +26,6 @@ class LinkWork:
     A tree over that order. Each node knows the bytes under it, and when the link, which works on
     them in this order, ends at the earliest, less the time that the work takes. So a node is joined
     to the one on its right without looking into either.
-
-    Parameters
-    ----------
-    count : int
-        How many tensors there are.
-    per_byte : int
-        Time that a byte takes.
     """
 
     def __init__(self, count: int, per_byte: int) -> None:
