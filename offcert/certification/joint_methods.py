@@ -5,8 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import partial
 
-from offcert.certification.method import Effort, Method
-from offcert.certification.option import NONE, Option, number, numbers
+from offcert.certification.method import NONE, Effort, Method, Option, number, numbers
 from offcert.certification.schedule_methods import (
     warm_local_search,
     warm_order_search,

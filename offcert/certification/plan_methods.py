@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from offcert.certification.method import Effort, Method
-from offcert.certification.option import NONE, Option, number, numbers, word, words
+from offcert.certification.method import NONE, Effort, Method, Option, number, numbers, word, words
 from offcert.certification.search import Search
 from offcert.certification.search_steps.descents import descend_sequential
 from offcert.certification.warm import compiling

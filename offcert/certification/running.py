@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from offcert.certification.clock import Loading, Starved
@@ -131,9 +132,9 @@ class Running(Bounded, Generic[Known]):
 
     They have a ``shortest_step``, the seconds below which no step is worth loading what it needs,
     and ``last_loading``: the seconds that modules or kernels took that were loaded last, which the
-    next step's will take, as far as is known. `keep` is called before every step, and about every
-    second when something new is known. The time limit counts compiling as it counts loading only if
-    `counts_compiling`.
+    next step's will take, as far as is known. `keep` is given the search before every step, and
+    about every second when something new is known. The time limit counts compiling as it counts
+    loading only if `counts_compiling`.
     """
 
     question: ClassVar[Question]
@@ -146,7 +147,7 @@ class Running(Bounded, Generic[Known]):
         self,
         time_limit: float,
         progress: Callable[[SearchProgress], None] | None = None,
-        keep: Callable[[], None] | None = None,
+        keep: Callable[[Any], None] | None = None,
         counts_compiling: bool = False,
     ) -> None:
         self.notes = Notes()
@@ -155,7 +156,7 @@ class Running(Bounded, Generic[Known]):
         self.bounds: list[Bound] = []
         self.refuted: list[Bound] = []
         self._progress = progress
-        self._keeping = Keeping(keep)
+        self._keeping = Keeping(None if keep is None else partial(keep, self))
         self._step = ""
         # How a step says that it needs longer, so that nobody interrupts it; see `watchdog`.
         self.grant: Callable[[float], None] = lambda seconds: None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from offcert.certification.method import Effort, Method
-from offcert.certification.option import Option, number
+from offcert.certification.method import Effort, Method, Option, number
 from offcert.certification.plan_methods import SEQUENTIAL, SINGLE_GAPS
 from offcert.certification.search import Search
 from offcert.certification.search_steps.bounds import (

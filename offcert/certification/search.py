@@ -48,8 +48,7 @@ class Search(Running[Certificate]):
     not, which methods are given: their bounds hold for ``asked``, the one that is to be solved, and
     their schedules are timed again for it before they count.
 
-    `keep` is given the search before every step, and about every second when something new is
-    known. A bound that rests on a solver's word ends the search only if `attested`.
+    A bound that rests on a solver's word ends the search only if `attested`.
     """
 
     question = SCHEDULE
@@ -65,8 +64,7 @@ class Search(Running[Certificate]):
         counts_compiling: bool = False,
     ) -> None:
         self._attested = attested
-        keeping = None if keep is None else lambda: keep(self)
-        super().__init__(time_limit, progress, keeping, counts_compiling)
+        super().__init__(time_limit, progress, keep, counts_compiling)
         self.asked = problem
         slows, platform = problem.platform.slows, problem.platform.alone
         self.problem = replace(problem, platform=platform) if slows else problem
@@ -256,7 +254,7 @@ class PlacementSearch(Running[PlacementCertificate]):
         progress: Callable[[SearchProgress], None] | None = None,
         keep: Callable[[PlacementSearch], None] | None = None,
     ) -> None:
-        super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
+        super().__init__(time_limit, progress, keep)
         self.problem = problem
         self.placement: Placement | None = None
         self._unlimited = problem.with_capacity(None)
