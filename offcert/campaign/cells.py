@@ -11,9 +11,8 @@ from typing import Any
 from offcert._version import __version__
 from offcert.campaign.selection import Means, Subject, percent_of, varied
 from offcert.campaign.storage import Row
-from offcert.certification.method import Choice
+from offcert.certification.method import SEPARATOR, Choice
 from offcert.certification.methods import METHODS, method_called
-from offcert.certification.option import SEPARATOR
 from offcert.certification.registry import GIVEN, code_digest, is_own
 from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError

@@ -27,7 +27,7 @@ _since: ContextVar[float | None] = ContextVar("loading_since", default=None)
 
 @contextmanager
 def loading_since(began: float | None) -> Iterator[None]:
-    """Let the search that begins in the block count loading from some time on.
+    """Let the search that begins in the block count loading from an earlier time on.
 
     `began` is by ``time.monotonic``; None if nothing was loaded for this search.
     """
@@ -39,7 +39,7 @@ def loading_since(began: float | None) -> Iterator[None]:
 
 
 class Loading:
-    """The rest of the seconds that a search may load for nothing, and of those that count."""
+    """Seconds of loading that are still free for a search, and those that may still count."""
 
     def __init__(self, time_limit: float) -> None:
         self._free = FREE
@@ -54,7 +54,7 @@ class Loading:
         return counted
 
     def counted_before(self, now: float) -> float:
-        """Return the same of the seconds before the search; parts of it had none before them."""
+        """Return how many of the seconds of loading before the search count; a part has none."""
         since = _since.get()
         if since is None:
             return 0.0
@@ -79,7 +79,7 @@ class Starved:
         self._total = 0.0
 
     def seconds(self) -> float:
-        """Return the seconds since the last look that others have taken from this process."""
+        """Return the seconds that others have taken from this process since the last call."""
         now, last, before = ran_and_waited(), self._last, self._before
         self._last, self._before = time.perf_counter(), now
         passed = self._last - last

@@ -45,7 +45,7 @@ class DevicesSearch(Running[DevicesCertificate]):
         progress: Callable[[SearchProgress], None] | None = None,
         keep: Callable[[DevicesSearch], None] | None = None,
     ) -> None:
-        super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
+        super().__init__(time_limit, progress, keep)
         self.problem = problem
         self.schedule: DevicesSchedule | None = None
         self.alone: Bound | None = None

@@ -99,7 +99,7 @@ class Diagnosis:
 
     @property
     def fits(self) -> bool:
-        """Whether the step fits without any plan, and that of the optimiser."""
+        """Whether the step and the optimiser's step fit without any plan."""
         return self.peak <= self.device_memory and not self.budgets[-1].short
 
     @property
@@ -114,7 +114,7 @@ class Diagnosis:
 
     @property
     def bound(self) -> int | None:
-        """Nanoseconds that no plan is below; None if there certainly is no plan."""
+        """Lower bound on any plan's step in nanoseconds; None if there certainly is no plan."""
         if self.certificate is None or self.certificate.result.infeasibility is not None:
             return None
         return self.certificate.result.proved_bound
@@ -188,7 +188,7 @@ class Diagnosis:
 
     @property
     def planned(self) -> bool:
-        """Whether a plan is known that no budget is short of."""
+        """Whether a plan is known for which every budget suffices."""
         return self.step is not None and self.short is None
 
     @property
@@ -244,10 +244,10 @@ class Diagnoses(Sequence[Diagnosis]):
 
     @property
     def largest(self) -> Diagnosis | None:
-        """The diagnosis of the most samples whose plan no budget is short of; None without one."""
+        """The diagnosis of the most samples with a plan for which all budgets suffice, or None."""
         return max(self._planned, key=lambda each: each.samples, default=None)
 
     @property
     def fastest(self) -> Diagnosis | None:
-        """The diagnosis of the most samples a second among plans that no budget is short of."""
+        """The diagnosis of the most samples a second with such a plan, or None."""
         return max(self._planned, key=lambda each: each.rate, default=None)

@@ -69,29 +69,12 @@ def diagnose(
     Sizes come in their order. What one does not use of its share of the time is for those after
     it. An interrupt ends with what is known.
 
-    Parameters
-    ----------
-    sizes : sequence of Size or Growing
-        At least one.
-    device_memory : int
-        Bytes of the device, with all that a problem does not count.
-    host_memory : int, optional
-        Bytes of the host that may be pinned: a plan that needs more is said to be short of them.
-    pageable_memory : int, optional
-        Bytes of the host that are not pinned, for the copies of a plan that has no room in
-        `host_memory`, and for those of ``save_on_cpu``.
-    time_limit : float
-        Seconds for all sizes, captures among them; each search gets half a second at least.
-    workers : int
-        Threads for solvers that can use several.
-    seed : int
-        Seed of every random choice.
-    recompute : bool
-        Whether computations may run again, where it is known what is computed from what.
-    progress : callable, optional
-        Told of every step and improvement of every search.
-    found : callable, optional
-        Given each diagnosis as soon as it is there.
+    The device's memory counts all that a problem does not. A plan that needs more of the host's
+    memory than may be pinned is short of it; `pageable_memory` is for copies that have no room
+    there, and for those of ``save_on_cpu``. The time is for captures, too, and each search gets
+    half a second at least. With `recompute`, computations may run again where it is known what is
+    computed from what. `progress` is told of every step and improvement of every search, and
+    `found` is given each diagnosis as soon as it is there.
     """
     if not sizes:
         raise InputError("at least one size is needed")

@@ -129,21 +129,11 @@ def export(
 ) -> Exported:
     """Return a problem as a model for other solvers.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of whole transfers, in which everything runs once and time is minimised.
-    form : str
-        A key of `FORMATS`.
-    model : str, optional
-        By default the one that the format is for.
-    grid : int, optional
-        Ticks a cell; by default the coarsest that rounds nothing, or one that leaves a program of
-        moderate size.
-    keeps : str
-        Kind of value that stays valid where times are rounded: ``"bound"`` or ``"schedule"``.
-    horizon : int, optional
-        Ticks; longer schedules are not described. By default what a heuristic attains.
+    The problem is one of whole transfers, in which everything runs once and time is minimised;
+    `form` is a key of `FORMATS`, and the model by default the one that it is for. `grid` are ticks
+    a cell; by default the coarsest that rounds nothing, or one that leaves a program of moderate
+    size. `keeps` says what stays valid where times are rounded: ``"bound"`` or ``"schedule"``.
+    Schedules of more than `horizon` ticks, by default what a heuristic attains, are not described.
     """
     if form not in FORMATS:
         raise InputError(f'format must be one of {", ".join(FORMATS)}, not "{form}"')
@@ -204,20 +194,10 @@ def import_schedule(
 ) -> Imported:
     """Check a schedule that something else has made, and certify it.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of which it is said to be a schedule.
-    path : str or Path
-        A table as `read_schedule` reads it; or, ending in ``.sol``, what a solver says of an
-        exported program.
-    decisions : bool
-        Whether times say no more than an order: what starts when is found anew.
-    time_limit : float, optional
-        Seconds to search for bounds; by default only those that cost next to nothing, and what the
-        library has proved.
-    library : Library, optional
-        By default the one that comes with the package.
+    The file is a table as `read_schedule` reads it; or, ending in ``.sol``, what a solver says of
+    an exported program. With `decisions`, times say no more than an order: what starts when is
+    found anew. Bounds are searched for in the time limit; by default only those are added that cost
+    next to nothing, and what the library (by default the package's) has proved.
     """
     if Path(path).suffix.lower() == ".sol":
         execution, plans = _solved(problem, path)

@@ -211,24 +211,11 @@ def frontier(
     Every search begins with the schedule of the limit before: it fits, and nothing that takes less
     memory is ever forgotten.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its own limit does not matter.
-    limits : sequence of int
-        Bytes, in any order.
-    time_limit, workers, target_gap, seed
-        Of each search; see `offcert.certification.ladder.certify`.
-    progress : callable, optional
-        Told of every step and improvement.
-    keep : callable, optional
-        As for `certify`.
-    found : callable, optional
-        Asked before each search for a certificate of the problem at that limit from before; that is
-        taken instead if it is at least as good as the schedule of the limit before.
+    The problem's own limit does not matter, and limits are bytes in any order. Times, threads, gap
+    and seed are those of each search, and `progress` and `keep` are told as by `certify`. `found`
+    is asked before each search for a certificate of the problem at that limit from before; that is
+    taken instead if it is at least as good as the schedule of the limit before.
 
-    Notes
-    -----
     An interrupt ends the search at hand; its certificate says so, and is the last.
     """
     if problem.minimise is Minimise.MEMORY:

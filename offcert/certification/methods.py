@@ -139,18 +139,18 @@ def _require_use(chosen: Choice, problem: Problem, **settings: Any) -> dict[str,
 
 
 def _moves_there(method: Method, problem: Problem) -> bool:
-    """Whether a method that only moves makes plans of a problem in which more is open."""
+    """Whether a method without recomputation makes plans of a problem that allows it."""
     atomic = problem.transfers is Transfers.ATOMIC
     return atomic and problem.offload and method.misfit(_moving(problem)) is None
 
 
 def _moving(problem: Problem) -> Problem:
-    """Return the problem in which nothing runs again: its plans are plans of the other, too."""
+    """Return the problem without recomputation: its plans are plans of the problem, too."""
     return replace(problem, recompute=Recompute.NONE)
 
 
 def _move_alone(method: Method, search: Search, effort: Effort) -> None:
-    """Run a method that only moves where computations may run again; it gives no bound there."""
+    """Run a method without recomputation where that is allowed; it gives no bound there."""
     search.begin(method.name)
     part = Search(_moving(search.asked), effort.seconds)
     part.infeasibility = infeasibility(part.asked)

@@ -1,4 +1,4 @@
-"""Ways to train within a device's memory that need no plan, beside which plans are shown.
+"""Ways to save memory that need no plan: checkpointing every layer, and save_on_cpu.
 
 Every layer checkpointed, or all that is saved copied to the host: each is an execution of the
 network, and a schedule of it in which tensors leave after their use and return when asked for.
@@ -221,7 +221,7 @@ def gaps_away(
 
 @dataclass(frozen=True)
 class CarriedOut:
-    """A decision as an execution and a schedule that the checkers of certificates have seen."""
+    """The execution and schedule of a decision, with the faults that checkers find in them."""
 
     # The problem that was asked about, with the network that the decision is about.
     problem: Problem

@@ -6,13 +6,13 @@ from functools import partial
 from typing import Any
 
 from offcert.certification.method import Method, called
-from offcert.certification.registry import names_own, own_method
 from offcert.certification.rung import Rung
 from offcert.certification.search_steps.placement import (
+    Heuristic,
     compute_load,
     eject_large,
+    place_by,
     prove_by_subset,
-    run_heuristic,
     search_apart,
     search_ejection,
     search_skyline,
@@ -21,7 +21,16 @@ from offcert.certification.search_steps.placement import (
 from offcert.certification.warm import NO_LIMIT, compiling
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
-from offcert.questions.placement.problem import PlacementProblem
+from offcert.heuristics.placement.in_order import (
+    best_fit,
+    first_fit,
+    greedy_by_area,
+    greedy_by_degree,
+    greedy_by_lifetime,
+    greedy_by_size,
+    modnn_pool,
+)
+from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 
 
 @compiling("addresses")
@@ -30,8 +39,6 @@ def warm_placement() -> None:
     from offcert.formulations.placement.skyline import Skyline
     from offcert.formulations.placement.skyline_state import Sections
     from offcert.heuristics.placement.ejection import ejection_search
-    from offcert.heuristics.placement.in_order import greedy_by_size
-    from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 
     problem = PlacementProblem("warm", [Residence("a", 1, 0, 2), Residence("b", 1, 1, 3)])
     greedy_by_size(problem)
@@ -47,33 +54,44 @@ _WARM = (warm_placement,)
 _of_addresses = partial(Method, finds="addresses", warm=_WARM)
 
 
+def _heuristic(name: str, heuristic: Heuristic, summary: str) -> Method:
+    return _of_addresses(partial(place_by, name, heuristic), summary)
+
+
 PLACEMENT_METHODS: dict[str, Method] = called(
     {
         "load": Method(compute_load, "the most bytes that are taken at a time", ("load",)),
-        "first-fit": _of_addresses(
-            run_heuristic("first-fit"), "in order of time, each at the lowest address that is free"
+        "first-fit": _heuristic(
+            "first-fit", first_fit, "in order of time, each at the lowest address that is free"
         ),
-        "best-fit": _of_addresses(
-            run_heuristic("best-fit"),
+        "best-fit": _heuristic(
+            "best-fit",
+            best_fit,
             "in order of time, each in the smallest free piece that has room",
         ),
-        "modnn-pool": _of_addresses(
-            run_heuristic("modnn-pool"),
+        "modnn-pool": _heuristic(
+            "modnn-pool",
+            modnn_pool,
             "in order of time, each in a free piece of exactly its size, or else the first with "
             "room",
         ),
-        "greedy-size": _of_addresses(
-            run_heuristic("greedy-size"), "large residences first, each at the lowest free address"
+        "greedy-size": _heuristic(
+            "greedy-size", greedy_by_size, "large residences first, each at the lowest free address"
         ),
-        "greedy-lifetime": _of_addresses(
-            run_heuristic("greedy-lifetime"),
+        "greedy-lifetime": _heuristic(
+            "greedy-lifetime",
+            greedy_by_lifetime,
             "long residences first, each at the lowest free address",
         ),
-        "greedy-area": _of_addresses(
-            run_heuristic("greedy-area"), "those of most bytes times time first, as low as possible"
+        "greedy-area": _heuristic(
+            "greedy-area",
+            greedy_by_area,
+            "those of most bytes times time first, as low as possible",
         ),
-        "greedy-degree": _of_addresses(
-            run_heuristic("greedy-degree"), "those that meet most others first, as low as possible"
+        "greedy-degree": _heuristic(
+            "greedy-degree",
+            greedy_by_degree,
+            "those that meet most others first, as low as possible",
         ),
         "skyline-apart": _of_addresses(
             search_apart,
@@ -117,13 +135,16 @@ PLACEMENT_METHODS: dict[str, Method] = called(
 
 def placement_method_called(name: object) -> Method:
     """Return the method with a name; ``"package.module:function"`` is a function of one's own."""
+    if isinstance(name, str) and name in PLACEMENT_METHODS:
+        return PLACEMENT_METHODS[name]
+    # Methods for schedules are loaded with it.
+    from offcert.certification.registry import names_own, own_method
+
     if names_own(name):
         return own_method(str(name), placing=True)
-    if not isinstance(name, str) or name not in PLACEMENT_METHODS:
-        known = ", ".join(PLACEMENT_METHODS)
-        hint = meant(name, PLACEMENT_METHODS) if isinstance(name, str) else ""
-        raise InputError(f"method must be one of {known}, not {show(name)}{hint}")
-    return PLACEMENT_METHODS[name]
+    known = ", ".join(PLACEMENT_METHODS)
+    hint = meant(name, PLACEMENT_METHODS) if isinstance(name, str) else ""
+    raise InputError(f"method must be one of {known}, not {show(name)}{hint}")
 
 
 _APART = "only where many residences are small, as in training steps: beyond exact methods"

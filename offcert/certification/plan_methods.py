@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from offcert.certification.method import Effort, Method
-from offcert.certification.option import NONE, Option, number, numbers, word, words
+from offcert.certification.method import NONE, Effort, Method, Option, number, numbers, word, words
 from offcert.certification.search import Search
 from offcert.certification.search_steps.descents import descend_sequential
 from offcert.certification.warm import compiling
+from offcert.heuristics.evictions.autoswap import autoswap
+from offcert.heuristics.evictions.dynprog import dynprog
+from offcert.heuristics.evictions.rules import greedy, least_cover_plan, tflms
+from offcert.heuristics.evictions.vdnn import vdnn, vdnn_policy
+from offcert.heuristics.modnn.scheduler import modnn
+from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_tasks
 from offcert.questions.schedule.plan import Plan
-from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import simulate
 
 # For which networks.
@@ -19,84 +24,27 @@ CHAINS = "chains, and traces with a forward and a backward operation a stage"
 SINGLE_GAPS = "traces whose tensors have at most one gap each"
 
 
+def _simulated(
+    name: str, plan_of: Callable[..., Plan], search: Search, effort: Effort, **given: Any
+) -> None:
+    """Offer the schedule of a heuristic's plan."""
+    search.begin(name)
+    search.offer(simulate(search.problem, plan_of(search.problem, **effort.options, **given)))
+
+
 def _plan_method(
-    function: Callable[..., Plan],
-    summary: str,
-    network: str = SINGLE_GAPS,
-    options: tuple[Option, ...] = (),
+    name: str, plan_of: Callable[..., Plan], summary: str, network: str = SINGLE_GAPS, **row: Any
 ) -> Method:
-    """Return the method that simulates the plan of a deterministic function."""
-
-    def run(search: Search, effort: Effort) -> None:
-        name = function.__name__.strip("_").removesuffix("_plan")
-        search.begin(name.replace("_", "-"))
-        search.offer(simulate(search.problem, function(search.problem, **effort.options)))
-
-    return Method(run=run, summary=summary, network=network, options=options)
+    """Return the method of a heuristic that makes one plan, without random choices."""
+    run = partial(_simulated, name, plan_of)
+    return Method(run=run, summary=summary, network=network, **row)
 
 
-def _greedy(problem: Problem) -> Plan:
-    from offcert.heuristics.evictions.rules import greedy
-
-    return greedy(problem)
-
-
-def _least_cover(problem: Problem) -> Plan:
-    from offcert.heuristics.evictions.rules import least_cover_plan
-
-    return least_cover_plan(problem)
-
-
-def _descend_dynprog(search: Search, effort: Effort) -> None:
-    from offcert.heuristics.evictions.dynprog import dynprog
-
-    search.begin("dynprog")
-    options: dict[str, Any] = dict(effort.options)
-    search.offer(simulate(search.problem, dynprog(search.problem, **options)))
-
-
-def _vdnn(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.evictions.vdnn import vdnn
-
-    return vdnn(problem, **options)
-
-
-def _vdnn_all(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.evictions.vdnn import vdnn_policy
-
-    return vdnn_policy(problem, "all", **options)
-
-
-def _vdnn_conv(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.evictions.vdnn import vdnn_policy
-
-    return vdnn_policy(problem, "conv", **options)
-
-
-def _tflms(problem: Problem, **options: Any) -> Plan:
-    from offcert.heuristics.evictions.rules import tflms
-
-    return tflms(problem, **options)
-
-
-def _descend_autoswap(search: Search, effort: Effort) -> None:
-    from offcert.heuristics.evictions.autoswap import autoswap
-
-    search.begin("autoswap")
-    options: dict[str, Any] = dict(effort.options)
-    search.offer(simulate(search.problem, autoswap(search.problem, seed=effort.seed, **options)))
-
-
-def _modnn(search: Search, effort: Effort) -> None:
-    from offcert.heuristics.modnn.scheduler import modnn
-
-    search.begin("modnn")
-    search.offer(simulate(search.problem, modnn(search.problem)))
+def _autoswap(search: Search, effort: Effort) -> None:
+    _simulated("autoswap", autoswap, search, effort, seed=effort.seed)
 
 
 def _vdnn_tasks(search: Search, effort: Effort) -> None:
-    from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_tasks
-
     search.begin("vdnn-tasks")
     policy = effort.options.get("policy")
     problem = search.problem
@@ -121,7 +69,6 @@ SEQUENTIAL = Method(
 @compiling("plans")
 def warm_dynprog() -> None:
     """Compile the dynamic program of the offloading paper."""
-    from offcert.heuristics.evictions.dynprog import dynprog
     from offcert.instances.cnn import cnn_chain
 
     chain = cnn_chain(8, 0)
@@ -130,17 +77,19 @@ def warm_dynprog() -> None:
 
 PLAN_METHODS = {
     "sequential": SEQUENTIAL,
-    "greedy": _plan_method(_greedy, "GREEDY of the offloading paper, §4.2"),
+    "greedy": _plan_method("greedy", greedy, "GREEDY of the offloading paper, §4.2"),
     "least-cover": _plan_method(
-        _least_cover,
+        "least-cover",
+        least_cover_plan,
         "evict as little as whole tensors allow where most has to be absent",
         "traces with an ordered schedule",
     ),
-    "dynprog": Method(
-        run=_descend_dynprog,
-        summary="DYNPROG of the offloading paper, §5.3",
+    "dynprog": _plan_method(
+        "dynprog",
+        dynprog,
+        "DYNPROG of the offloading paper, §5.3",
+        CHAINS,
         warm=(warm_dynprog,),
-        network=CHAINS,
         options=(
             Option(
                 "slots",
@@ -152,10 +101,11 @@ PLAN_METHODS = {
         ),
     ),
     "vdnn": _plan_method(
-        _vdnn,
+        "vdnn",
+        vdnn,
         "VDNN as the offloading paper defines it, §6.1",
         CHAINS,
-        (
+        options=(
             Option(
                 "variants",
                 "which activations above a threshold leave: all, half of them, or the better",
@@ -165,23 +115,29 @@ PLAN_METHODS = {
         ),
     ),
     "vdnn-all": _plan_method(
-        _vdnn_all, "the original vDNN, offloading every layer", CHAINS, (_CONVOLUTIONS,)
+        "vdnn-all",
+        partial(vdnn_policy, policy="all"),
+        "the original vDNN, offloading every layer",
+        CHAINS,
+        options=(_CONVOLUTIONS,),
     ),
     "vdnn-conv": _plan_method(
-        _vdnn_conv,
+        "vdnn-conv",
+        partial(vdnn_policy, policy="conv"),
         "the original vDNN, offloading convolutions",
         f"{CHAINS} with named layers",
-        (_CONVOLUTIONS,),
+        options=(_CONVOLUTIONS,),
     ),
     "autoswap": Method(
-        run=_descend_autoswap,
+        run=_autoswap,
         summary="AUTOSWAP: priority scores, weights by optimisation",
         reads=("seed",),
         network=SINGLE_GAPS,
         options=(Option("trials", "weights that are tried", number(4), "100"),),
     ),
     "tflms": _plan_method(
-        _tflms,
+        "tflms",
+        tflms,
         "TFLMS, the best of its two parameters",
         options=(
             Option("n_tensors", "tensors that leave; none: the best number", number(0), NONE),
@@ -194,7 +150,7 @@ PLAN_METHODS = {
             ),
         ),
     ),
-    "modnn": Method(run=_modnn, summary="Algorithm 1 of the moDNN paper, §5.2"),
+    "modnn": _plan_method("modnn", modnn, "Algorithm 1 of the moDNN paper, §5.2", "any trace"),
     "vdnn-tasks": Method(
         run=_vdnn_tasks,
         summary="the original vDNN, with its waiting, as the moDNN paper compares with it",

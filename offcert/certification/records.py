@@ -105,7 +105,7 @@ def _improved(entry: Entry, certificate: Certificate, hardware: str | None) -> R
 
 
 def merged(entry: Entry, certificate: Certificate) -> Record:
-    """Return a record with the better of the two in everything.
+    """Return an entry's record with every value that a certificate improves.
 
     Raises `UnsoundError` if a proved bound exceeds the value of a valid schedule.
     """
@@ -181,7 +181,7 @@ def _worth_keeping(bounds: list[KnownBound]) -> list[KnownBound]:
 
 
 def _shortened(bound: Bound) -> Bound:
-    """Return a bound with the details that say who claims it or how to compute it again.
+    """Return a bound with those details that say who claims it or how to compute it again.
 
     A proof of many pages stays in its certificate; the record then says how long it was.
     """

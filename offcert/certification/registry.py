@@ -15,8 +15,7 @@ from offcert.certification.joint_methods import (
     warm_joint_search,
     warm_rematerialisation,
 )
-from offcert.certification.method import Choice, Effort, Method, called
-from offcert.certification.option import SEPARATOR, read_options
+from offcert.certification.method import SEPARATOR, Choice, Effort, Method, called, read_options
 from offcert.certification.plan_methods import PLAN_METHODS
 from offcert.certification.running import ContradictionError, UnsoundError
 from offcert.certification.schedule_methods import (

@@ -1,4 +1,4 @@
-"""`Rung`: one step of a ladder, for which problems it is, and how long it may take."""
+"""`Rung`: one step of a ladder: a method, the problems that it suits, and its part of the time."""
 
 from __future__ import annotations
 
@@ -91,39 +91,31 @@ class Rung:
 
     def _demands(self) -> Iterator[tuple[str, Callable[[Search], bool]]]:
         """Yield every condition on problem and search in words, with its test."""
-        if self.method.transfers == {Transfers.ATOMIC}:
-            yield "atomic transfers", lambda search: _is_atomic(search.problem)
+        atomic = Transfers.ATOMIC
+        if self.method.transfers == {atomic}:
+            yield "atomic transfers", lambda search: search.problem.transfers is atomic
         if self.relaxed_only:
-            yield "transfers that are not atomic", lambda search: not _is_atomic(search.problem)
+            said = "transfers that are not atomic"
+            yield said, lambda search: search.problem.transfers is not atomic
         if self.gap_from > 0:
-            yield f"gap at least {_percent(self.gap_from)}", self._is_open
+            said = f"gap at least {_percent(self.gap_from)}"
+            yield said, lambda search: search.gap >= self.gap_from
         if self.most_operations < math.inf:
-            yield f"at most {self.most_operations:g} operations", self._is_short
+            said = f"at most {self.most_operations:g} operations"
+            yield said, lambda search: len(search.problem.trace) <= self.most_operations
         if self.most_gaps < math.inf:
-            yield f"at most {self.most_gaps:g} gaps", self._has_few_gaps
+            said = f"at most {self.most_gaps:g} gaps"
+            yield said, lambda search: len(search.problem.trace.gaps) <= self.most_gaps
         if self.fine_only:
             yield "a fine trace", lambda search: is_fine(search.problem)
         if self.early_gaps_only:
             yield "early returns", lambda search: has_early_gaps(search.problem)
         if self.open_from > 0:
-            yield f"outward search leaves at least {_percent(self.open_from)}", self._is_far
+            said = f"outward search leaves at least {_percent(self.open_from)}"
+            yield said, lambda search: search.workings.outward_open >= self.open_from
         if self.open_to < math.inf:
-            yield f"outward search leaves at most {_percent(self.open_to)}", self._is_near
-
-    def _is_open(self, search: Search) -> bool:
-        return search.gap >= self.gap_from
-
-    def _is_short(self, search: Search) -> bool:
-        return len(search.problem.trace) <= self.most_operations
-
-    def _has_few_gaps(self, search: Search) -> bool:
-        return len(search.problem.trace.gaps) <= self.most_gaps
-
-    def _is_far(self, search: Search) -> bool:
-        return search.workings.outward_open >= self.open_from
-
-    def _is_near(self, search: Search) -> bool:
-        return search.workings.outward_open <= self.open_to
+            said = f"outward search leaves at most {_percent(self.open_to)}"
+            yield said, lambda search: search.workings.outward_open <= self.open_to
 
     def seconds(self, left: float, slowness: float = 1.0) -> float:
         """Return the seconds that the rung may take if so many seconds are left.
@@ -132,10 +124,6 @@ class Rung:
         """
         least, most = self.at_least * slowness, self.at_most * slowness
         return min(max(self.share * left, min(least, left)), most)
-
-
-def _is_atomic(problem: Problem) -> bool:
-    return problem.transfers is Transfers.ATOMIC
 
 
 def _percent(part: float) -> str:

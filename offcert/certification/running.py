@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from offcert.certification.clock import Loading, Starved
@@ -66,7 +67,7 @@ _NOTICED = 0.05
 
 
 class Keeping:
-    """Calls the keeper of the best so far; if it fails, a full disk must not cost the search."""
+    """Has the best so far kept; a failure, such as a full disk, does not end the search."""
 
     def __init__(self, keep: Callable[[], None] | None = None) -> None:
         self._keep = keep
@@ -106,20 +107,11 @@ Known = TypeVar("Known")
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """The argument of a progress callback.
+    """The argument of a progress callback."""
 
-    Attributes
-    ----------
-    seconds : float
-        Since the search began.
-    step : str
-        Name of the step that is running.
-    objective, lower_bound : int or None
-        The best known so far, in ticks or bytes.
-    """
-
-    seconds: float
-    step: str
+    seconds: float  # Since the search began
+    step: str  # Name of the step that is running
+    # The best known so far, in ticks or bytes.
     objective: int | None
     lower_bound: int
 
@@ -140,9 +132,9 @@ class Running(Bounded, Generic[Known]):
 
     They have a ``shortest_step``, the seconds below which no step is worth loading what it needs,
     and ``last_loading``: the seconds that modules or kernels took that were loaded last, which the
-    next step's will take, as far as is known. `keep` is called before every step, and about every
-    second when something new is known. The time limit counts compiling as it counts loading only if
-    `counts_compiling`.
+    next step's will take, as far as is known. `keep` is given the search before every step, and
+    about every second when something new is known. The time limit counts compiling as it counts
+    loading only if `counts_compiling`.
     """
 
     question: ClassVar[Question]
@@ -155,7 +147,7 @@ class Running(Bounded, Generic[Known]):
         self,
         time_limit: float,
         progress: Callable[[SearchProgress], None] | None = None,
-        keep: Callable[[], None] | None = None,
+        keep: Callable[[Any], None] | None = None,
         counts_compiling: bool = False,
     ) -> None:
         self.notes = Notes()
@@ -164,7 +156,7 @@ class Running(Bounded, Generic[Known]):
         self.bounds: list[Bound] = []
         self.refuted: list[Bound] = []
         self._progress = progress
-        self._keeping = Keeping(keep)
+        self._keeping = Keeping(None if keep is None else partial(keep, self))
         self._step = ""
         # How a step says that it needs longer, so that nobody interrupts it; see `watchdog`.
         self.grant: Callable[[float], None] = lambda seconds: None
@@ -222,7 +214,7 @@ class Running(Bounded, Generic[Known]):
     def surviving(
         self, but: tuple[type[Exception], ...] = (MethodError, ContradictionError)
     ) -> Iterator[None]:
-        """Keep answer and bounds if a step fails: a solver is missing or crashes, or we err.
+        """Keep answer and bounds if a step fails: a solver is missing or crashes, or ours is wrong.
 
         Exceptions in `but` are no such failure; by default that a method does not apply, and that
         what has been proved contradicts what has been found.
@@ -251,7 +243,7 @@ class Running(Bounded, Generic[Known]):
 
     @contextmanager
     def untimed(self) -> Iterator[None]:
-        """Stop the clock meanwhile: compiling is not searching, unless it is to be counted.
+        """Stop the clock in the block: compiling is not searching, unless it is to be counted.
 
         Loading what was compiled before is, but for the first of it. An interrupt waits until it
         has ended: what compiles may swallow it.
@@ -272,7 +264,7 @@ class Running(Bounded, Generic[Known]):
         self._deadline += spent
 
     def say_compiling(self, kernel: str, how: str = "compiling, once") -> None:
-        """Say, once a group of kernels, that it is not the search that takes so long."""
+        """Say, once for each group of kernels, that they are being compiled, and for how long."""
         group, seconds = group_of(kernel)
         if group in self._compiling:
             return
@@ -342,7 +334,7 @@ class Running(Bounded, Generic[Known]):
         return self.question.answers.load()(problem, answer)
 
     def _took(self) -> bool:
-        """Compare an answer with the bounds, and tell of it; return True."""
+        """Compare a new answer with the bounds, and tell of it; return True."""
         self._require_consistent()
         self._tell_news()
         return True

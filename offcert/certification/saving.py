@@ -20,7 +20,7 @@ Name = int | str
 
 @dataclass(frozen=True)
 class Saving:
-    """The choice: whole numbers, and names."""
+    """The storages that a step may save, what makes each, and what the backward pass reads."""
 
     sizes: Mapping[Name, int]  # Bytes of the storages that may be saved
     makers: Mapping[Name, Name]  # The operator that makes each storage

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from offcert.certification.method import Effort, Method
-from offcert.certification.option import Option, number
+from offcert.certification.method import Effort, Method, Option, number
 from offcert.certification.plan_methods import SEQUENTIAL, SINGLE_GAPS
 from offcert.certification.search import Search
 from offcert.certification.search_steps.bounds import (
@@ -29,6 +28,8 @@ from offcert.certification.search_steps.labels import (
     climb_pivot,
 )
 from offcert.certification.warm import NO_LIMIT, compiling, small, tiny
+from offcert.heuristics.orders.local_search import local_search
+from offcert.heuristics.orders.order_search import order_search
 from offcert.proofs.registry import PROOFS
 
 # For which networks, where not for any trace.
@@ -38,7 +39,7 @@ _BEGINNING = (SEQUENTIAL, 0.0)
 
 
 def _nothing(search: Search, effort: Effort) -> None:
-    """Leave it at the bounds that every method gets."""
+    """Add nothing to the bounds that are computed at once, which every method gets."""
 
 
 def _patience(default: str) -> Option:
@@ -49,16 +50,12 @@ def _patience(default: str) -> Option:
 @compiling("annealing")
 def warm_local_search() -> None:
     """Compile the simulator and annealing over claim sequences."""
-    from offcert.heuristics.orders.local_search import local_search
-
     local_search(tiny(), time_limit=0.0)
 
 
 @compiling("annealing")
 def warm_order_search() -> None:
     """Compile annealing over sets, and over sets and orders."""
-    from offcert.heuristics.orders.order_search import order_search
-
     order_search(tiny(), time_limit=0.0, on_improvement=lambda schedule: None)
 
 

@@ -53,14 +53,9 @@ def read_schedule(problem: Problem, path: str | Path) -> tuple[Execution | None,
     serves the next operation that uses its tensor. Where computations may run again, their rows in
     the order of time are what runs, and nothing is kept that nobody reads.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem whose names these are.
-    path : str or Path
-        Ends in ``.csv``: a line a row, below one that names the columns. Ends in ``.json``: a list
-        of objects; or an object with ``operations`` and ``transfers``, as certificates have it, or
-        a whole certificate.
+    A file that ends in ``.csv`` has a line a row, below one that names the columns. One that ends
+    in ``.json`` has a list of objects; or an object with ``operations`` and ``transfers``, as
+    certificates have it, or a whole certificate.
     """
     form = Path(path).suffix.lower()
     if form in (".mps", ".lp"):

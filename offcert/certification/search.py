@@ -33,7 +33,7 @@ from offcert.verification.execution import legality_faults
 
 
 def chooses_execution(problem: Problem) -> bool:
-    """Return whether more than transfers is open, so that other rungs are needed."""
+    """Return whether computations may run again or memory is minimised, which has own ladders."""
     return problem.recompute is not Recompute.NONE or problem.minimise is Minimise.MEMORY
 
 
@@ -48,8 +48,7 @@ class Search(Running[Certificate]):
     not, which methods are given: their bounds hold for ``asked``, the one that is to be solved, and
     their schedules are timed again for it before they count.
 
-    `keep` is given the search before every step, and about every second when something new is
-    known. A bound that rests on a solver's word ends the search only if `attested`.
+    A bound that rests on a solver's word ends the search only if `attested`.
     """
 
     question = SCHEDULE
@@ -65,8 +64,7 @@ class Search(Running[Certificate]):
         counts_compiling: bool = False,
     ) -> None:
         self._attested = attested
-        keeping = None if keep is None else lambda: keep(self)
-        super().__init__(time_limit, progress, keeping, counts_compiling)
+        super().__init__(time_limit, progress, keep, counts_compiling)
         self.asked = problem
         slows, platform = problem.platform.slows, problem.platform.alone
         self.problem = replace(problem, platform=platform) if slows else problem
@@ -179,7 +177,7 @@ class Search(Running[Certificate]):
         return self._took()
 
     def exchange(self, schedule: Schedule) -> None:
-        """Take another schedule of what is executed in place of the best, which takes no less time.
+        """Replace the best schedule by another one of the same execution that takes no longer.
 
         Raises `UnsoundError` if it is not a schedule of the problem, or takes longer.
         """
@@ -242,8 +240,6 @@ class PlacementSearch(Running[PlacementCertificate]):
     """Collects addresses and bounds; every placement passes the checker before it counts.
 
     ``placement`` is the one with the smallest pool, within the capacity or not.
-
-    ``placement`` is the one with the smallest pool, within the capacity or not.
     """
 
     question = PLACEMENT
@@ -258,14 +254,14 @@ class PlacementSearch(Running[PlacementCertificate]):
         progress: Callable[[SearchProgress], None] | None = None,
         keep: Callable[[PlacementSearch], None] | None = None,
     ) -> None:
-        super().__init__(time_limit, progress, None if keep is None else lambda: keep(self))
+        super().__init__(time_limit, progress, keep)
         self.problem = problem
         self.placement: Placement | None = None
         self._unlimited = problem.with_capacity(None)
 
     @property
     def capacity(self) -> int | None:
-        """Bytes of the pool, if it has a size already."""
+        """Bytes of the pool, if its size is given."""
         return self.problem.capacity
 
     @property

@@ -43,7 +43,7 @@ class Answer:
 
 @dataclass
 class Node:
-    """A case."""
+    """A case: some choices from the menu, with the bounds on them and their division."""
 
     allowed: Allowed  # The alternatives that it leaves, of the operations that were divided
     bounds: tuple[Bound, ...] = ()  # Proved, for the relaxation of its choices

@@ -94,9 +94,7 @@ class SplitSearch(Running[SplitCertificate]):
         keep: Callable[[SplitSearch], None] | None = None,
     ) -> None:
         assert settings.time_limit is not None
-        super().__init__(
-            settings.time_limit, progress, None if keep is None else lambda: keep(self)
-        )
+        super().__init__(settings.time_limit, progress, keep)
         self.problem = problem
         self._step = _WORK
         self._last = _LAST * settings.time_limit

@@ -1,4 +1,4 @@
-"""Tensors that may and bytes that must be absent during each operation, for verification.
+"""Tensors that may be absent during each operation, and bytes that must be, for verification.
 
 Both are derived again from the definition of the problem, from the uses of the tensors alone, and
 so is the least that whole tensors can make up (`Covers`). No code is shared with what finds bounds.
@@ -56,19 +56,9 @@ def _cover(sizes: tuple[int, ...], need: int) -> int:
 class Covers:
     """The covers of a set that changes, among sizes that are known: each as `cheapest_cover`.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Positive, their sum below 2**61.
-    finest : int, optional
-        Up to how many units sums are told apart; by default ``FINEST``.
-
-    Attributes
-    ----------
-    place : list of int
-        Where in `present` each of the sizes stands.
-    present : bool array
-        Whether the set has each of them; none at first, to be set by the caller.
+    The sizes are positive, their sum below 2**61; ``place`` says where in ``present`` each of them
+    stands, and ``present`` whether the set has it: none at first, to be set by the caller. Sums are
+    told apart up to `finest` units.
     """
 
     def __init__(self, sizes: Sequence[int], finest: int | None = None) -> None:
@@ -221,7 +211,7 @@ _MOST_UNITS = 1 << 26
 def _for_the_last_problem(
     function: Callable[[Problem], tuple[int, ...]],
 ) -> Callable[[Problem], tuple[int, ...]]:
-    """Keep the last answer: every bound of a certificate asks about the same problem."""
+    """Keep the answer for the last problem: all bounds of a certificate ask about the same."""
     last: list[tuple[Problem, tuple[int, ...]]] = []
 
     @wraps(function)
@@ -304,17 +294,8 @@ def whole_tensors(problem: Problem) -> tuple[int, ...]:
 def large_tensors(problem: Problem, smallest: int) -> tuple[int, ...] | None:
     """Return the needs, raised to what large tensors make up as wholes, and others byte by byte.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any problem.
-    smallest : int
-        Bytes of a tensor that counts as large.
-
-    Returns
-    -------
-    tuple of int or None
-        None if there are more sums of large tensors than are told apart.
+    Tensors are large from `smallest` bytes on. None if there are more sums of them than are told
+    apart.
     """
     known = absences(problem.trace)
     large = [each for each in known if each.size >= smallest]

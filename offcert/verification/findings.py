@@ -188,7 +188,7 @@ def examined(
 
 
 def rewriting_faults(document: dict[str, Any], rewritten: dict[str, Any]) -> Iterator[str]:
-    """Yield the differences between a document and what is written of the certificate read from it.
+    """Yield where a document differs from what is written of the certificate read from it.
 
     Writing gives every derived field, such as a hash, its right value.
     """

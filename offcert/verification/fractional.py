@@ -1,6 +1,6 @@
-"""The problem without returns that leave the device nothing else to do, for verification.
+"""Verification of bounds by the bytes that must pass the link: Proposition 3 and fractional ones.
 
-Its link moves bytes one by one (`LinkWork`), and lets each operation start, and end, accordingly.
+The link moves bytes one by one (`LinkWork`), and each operation starts and ends accordingly.
 """
 
 from __future__ import annotations
@@ -21,18 +21,11 @@ from offcert.verification.limits import UNLIMITED, Allowance
 
 
 class LinkWork:
-    """Tensors in the order in which they become ready, of which some count; for many questions.
+    """The link's work on tensors in the order in which they become ready; only some count.
 
     A tree over that order. Each node knows the bytes under it, and when the link, which works on
     them in this order, ends at the earliest, less the time that the work takes. So a node is joined
     to the one on its right without looking into either.
-
-    Parameters
-    ----------
-    count : int
-        How many tensors there are.
-    per_byte : int
-        Time that a byte takes.
     """
 
     def __init__(self, count: int, per_byte: int) -> None:

@@ -19,10 +19,7 @@ from offcert.verification.limits import Allowance, BeyondLimitsError
 class Flow:
     """Arcs with capacities between numbered nodes.
 
-    Parameters
-    ----------
-    nodes : int
-        How many there are; the first is the source, the second the sink.
+    The first node is the source, the second the sink.
     """
 
     SOURCE, SINK = 0, 1
@@ -91,14 +88,8 @@ def cut_bytes(
 ) -> Fraction:
     """Return bytes that are on the device while the proof's computation runs first.
 
-    Parameters
-    ----------
-    problem, network, needs
-        The problem, its network, and the needs of its computations.
-    last_again : list of int
-        For each computation, the last stage in which it might run again.
-    proof : LeastMemoryCut
-        Its computation and prices; without a deadline the prices are 0.
+    `last_again` is, for each computation, the last stage in which it might run again. Without a
+    deadline the prices of the proof are 0.
     """
     turn = proof.computation
     priced = problem.deadline is not None
@@ -162,23 +153,8 @@ def _graph(
 class KeptValues:
     """Consequences of a memory limit: the values that have to be kept.
 
-    Parameters
-    ----------
-    network : Network
-        The problem, its network, and the needs of its computations.
-    needs : Needs
-        The needs of its computations.
-    memory : int
-        The limit, in bytes.
-    allowance : Allowance
-        Looked at after every round.
-
-    Attributes
-    ----------
-    refuted : bool
-        Whether no execution is within the limit.
-    last_again : list of int
-        For each computation, the last stage in which it might run again; -1 if there is none.
+    ``refuted`` says whether no execution is within the limit of `memory` bytes, and ``last_again``,
+    for each computation, the last stage in which it might run again; -1 if there is none.
     """
 
     def __init__(self, network: Network, needs: Needs, memory: int, allowance: Allowance) -> None:

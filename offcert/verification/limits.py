@@ -1,4 +1,4 @@
-"""Limits of verification, and the words for a proof that would need more."""
+"""Limits of verification, and the errors where a proof would need more."""
 
 from __future__ import annotations
 

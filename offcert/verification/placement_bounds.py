@@ -23,7 +23,7 @@ Box = tuple[int, int, int]
 
 
 class Part(NamedTuple):
-    """A part that is still to be placed; the least floor is 0."""
+    """Boxes that are still to be placed over floors, of which the least is 0."""
 
     boxes: tuple[Box, ...]
     floors: tuple[int, ...]
@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 
 class TooManyPartsError(Exception):
-    """Not everything was looked at."""
+    """A search had more parts to look at than it may."""
 
 
 class _Decision:
@@ -226,7 +226,7 @@ def _sides(boxes: list[Box], heights: list[int | None]) -> Iterator[tuple[list[B
 def _telling(
     begin: int, end: int, heights: list[int | None], begins: set[int], ends: set[int]
 ) -> list[int]:
-    """Return the sections that say something."""
+    """Return the sections without which something would not be known of the boxes."""
     kept: list[int] = []
     for section in range(begin, end):
         height = heights[section] or 0
@@ -293,7 +293,7 @@ def infeasible_subset(
 
 
 def load(problem: PlacementProblem, value: int, proof: Proof, allowance: Allowance) -> str | None:
-    """Return None if that many bytes are taken at some moment, or a sentence that says the most."""
+    """Return None if that many bytes are taken at some moment, or how many are."""
     unit = problem.alignment
     # At one moment what ends goes before what begins.
     events = []

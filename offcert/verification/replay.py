@@ -1,4 +1,4 @@
-"""A plan is followed in its fixed order on a problem: the earliest times, or where it gets stuck.
+"""Plans followed in their fixed order on a problem: the earliest times, or where they get stuck.
 
 The simulator does the same, compiled, for who searches. This is the definition read again for who
 verifies: what takes memory does so in the plan's order, transfers use the link in the plan's order,

@@ -1,4 +1,4 @@
-"""Whether a certificate of a schedule holds: what runs, when it runs, and how good that is."""
+"""Verification of a schedule's certificate: what runs, when it runs, and how good that is."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _check_infeasibility(verification: Verification[Certificate], allowance: All
 
 
 def _check_no_execution(verification: Verification[Certificate], allowance: Allowance) -> None:
-    """Whether no execution fits although each run does."""
+    """Check the claim that no execution fits although each run does."""
     result, problem = verification.certificate.result, verification.certificate.problem
     claim = result.infeasibility
     assert claim is not None

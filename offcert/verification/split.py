@@ -1,4 +1,4 @@
-"""Whether a certificate of a step holds: its rounds one by one, and what they have to do with it.
+"""Verification of a step's certificate: its rounds, and cases that leave no choice out.
 
 That a step takes as long as its rounds together, and that a bound for the relaxation of all choices
 is one for each, is argued in docs/theory/modnn.md. What a round's certificates are about is derived
@@ -52,7 +52,7 @@ def check_split(
 
 
 def _compare(verification: Verification[SplitCertificate]) -> None:
-    """Whether the bound is one on the objective."""
+    """Add a fault if the bound exceeds the objective."""
     certificate = verification.certificate
     objective, bound = certificate.objective, certificate.lower_bound
     if objective is not None and (bound is None or bound > objective):

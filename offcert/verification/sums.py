@@ -63,7 +63,7 @@ def sums_fault(problem: Problem, pivot: int, smallest: int, value: int) -> str |
 
 
 def _same_fault(sides: _Sides, possible: Sequence[int], value: int) -> str | None:
-    """Return None if it is shown where what is absent in the first tick is so in the last."""
+    """Return None if it is shown where the pivot's first and last tick lack the same tensors."""
     for looked_at, amount in enumerate(possible):
         start, rest = sides.fractional(amount)
         if math.ceil(start + rest) >= value:
@@ -82,7 +82,7 @@ def _same_fault(sides: _Sides, possible: Sequence[int], value: int) -> str | Non
 def _swapped_fault(
     sides: _Sides, possible: Sequence[int], more: Iterable[int], value: int
 ) -> str | None:
-    """Return None if it is shown where tensors change places meanwhile.
+    """Return None if it is shown where tensors change places during the pivot.
 
     Either the least start and the least rest, of different sums, are enough; or all that is absent
     at one time or the other takes that long to leave and return, or to return after that start, or

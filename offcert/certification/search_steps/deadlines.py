@@ -1,4 +1,4 @@
-"""The steps that minimise memory within a deadline, by minimising time within limits.
+"""Steps that minimise memory within a deadline: they minimise time at one limit after another.
 
 A schedule in time is one for its limit, and a proof that there is none bounds the bytes.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-from offcert.certification.interrupts import held_interrupts
 from offcert.certification.method import Effort
 from offcert.certification.search import Search
 from offcert.certification.search_steps.bounds import climb_combinatorial
-from offcert.certification.search_steps.joint import known_programs
+from offcert.certification.search_steps.joint import climb_joint, known_programs
 from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.relaxations import infeasibility
+from offcert.heuristics.joint.plans import JointPlan, ranges_of
+from offcert.heuristics.joint.sinking import SinkingSearch
 from offcert.proofs.joint_document import read
 from offcert.proofs.kinds.computed import MemoryByTime
 from offcert.proofs.registry import proved
@@ -26,10 +26,6 @@ from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 from offcert.verification.execution import persistency_faults
-
-if TYPE_CHECKING:
-    from offcert.heuristics.joint.plans import JointPlan
-
 
 METHOD = "least-memory-by-time"
 # Part of the peak below which another limit is not worth its time. Arbitrary.
@@ -49,7 +45,7 @@ def asks_within_deadline(search: Search) -> bool:
 
 
 def fine(problem: Problem) -> int:
-    """Return the bytes that are worth another limit."""
+    """Return the least difference in bytes for which another limit is tried."""
     return max(1, int(problem.trace.peak_memory * _FINE))
 
 
@@ -89,7 +85,7 @@ def limit_met_by(bound: Bound, limit: int, deadline: int) -> int | None:
 
 @dataclass
 class Bracket:
-    """Limits of which something is known."""
+    """Memory limits between which the least one for the deadline lies, as far as is known."""
 
     low: int  # The largest at which the deadline is proved not to be met
     high: int  # The least at which it is
@@ -147,9 +143,6 @@ def descend_sinking(search: Search, effort: Effort) -> None:
     if not asks_within_deadline(search) or problem.recompute is Recompute.NONE or network is None:
         return
     search.begin("joint search, sinking limit")
-    with held_interrupts():
-        from offcert.heuristics.joint.plans import ranges_of
-        from offcert.heuristics.joint.sinking import SinkingSearch
 
     def offer(plan: JointPlan, limit: int) -> None:
         chain = problem.recompute is Recompute.CHAIN
@@ -203,8 +196,6 @@ def climb_limits(search: Search, effort: Effort) -> None:
 
 def _best_bound(problem: Problem, deadline: int, seconds: float) -> Bound | None:
     """Return a proved bound on the time, the first that is above a deadline or the best."""
-    from offcert.certification.search_steps.joint import climb_joint
-
     inner = Search(problem, seconds)
     inner.enough = deadline
     if problem.recompute is not Recompute.NONE:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from offcert.certification.interrupts import held_interrupts
 from offcert.certification.method import Effort
 from offcert.certification.search import Search
+from offcert.formulations.combinatorial.pieces import classes_of, joined, pieces_of
+from offcert.heuristics.evictions.rules import sequential
+from offcert.heuristics.orders.insertion import fewest_bytes
+from offcert.heuristics.orders.local_search import local_search
+from offcert.heuristics.orders.order_search import order_search, set_search
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
@@ -23,16 +27,11 @@ _OF_PIECES = 0.8
 def descend_sequential(search: Search, effort: Effort) -> None:
     """Offer the plan that always works and costs next to nothing."""
     search.begin("sequential")
-    with held_interrupts():
-        from offcert.heuristics.evictions.rules import sequential
     search.offer(simulate(search.problem, sequential(search.problem)))
 
 
 def descend_pieces(search: Search, effort: Effort) -> None:
     """Plan the pieces of a step between which nothing is away, equal ones once, and join them."""
-    with held_interrupts():
-        from offcert.formulations.combinatorial.pieces import classes_of, joined, pieces_of
-        from offcert.heuristics.evictions.rules import sequential
     pieces = pieces_of(search.problem)
     classes = classes_of(pieces)
     if len(pieces) < 2 or effort.climb is None:
@@ -58,8 +57,6 @@ def descend_pieces(search: Search, effort: Effort) -> None:
 def descend_local_search(search: Search, effort: Effort) -> None:
     """Anneal from the best schedule so far."""
     search.begin("local search")
-    with held_interrupts():
-        from offcert.heuristics.orders.local_search import local_search
     assert search.schedule is not None
     options: dict[str, Any] = {"patience": _PATIENCE} | dict(effort.options)
     local_search(
@@ -78,8 +75,6 @@ def descend_local_search(search: Search, effort: Effort) -> None:
 def descend_set_search(search: Search, effort: Effort) -> None:
     """Anneal over how many tensors of each size leave."""
     search.begin("set search")
-    with held_interrupts():
-        from offcert.heuristics.orders.order_search import set_search
     set_search(
         search.problem,
         time_limit=effort.seconds,
@@ -92,8 +87,6 @@ def descend_set_search(search: Search, effort: Effort) -> None:
 def descend_order_search(search: Search, effort: Effort) -> None:
     """Anneal over sets and both orders, from those of the best schedule so far."""
     search.begin("order search")
-    with held_interrupts():
-        from offcert.heuristics.orders.order_search import order_search
     options: dict[str, Any] = dict(effort.options)
     order_search(
         search.problem,
@@ -112,7 +105,6 @@ def move_less(search: Search, seconds: float, seed: int) -> None:
     The search has ended.
     """
     from offcert.formulations.models.least_cover import least_cover_gaps
-    from offcert.heuristics.orders.insertion import fewest_bytes
 
     schedule = search.schedule
     if schedule is None or search.best is not schedule or not schedule.transfers:

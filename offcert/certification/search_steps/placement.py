@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from importlib import import_module
 
 from offcert.certification.method import Effort
 from offcert.certification.search import PlacementSearch
 from offcert.core.result import Bound
-from offcert.formulations.placement.skyline import skyline_search
+from offcert.formulations.placement.skyline import exclude, reduced, skyline_search
 from offcert.heuristics.placement.ejection import ejection_search
 from offcert.heuristics.placement.in_order import placed_in_order
 from offcert.proofs.placement_certificate import (
@@ -32,8 +30,6 @@ _EXCLUDE, _REDUCE = 0.4, 0.3
 def prove_by_subset(search: PlacementSearch, effort: Effort) -> None:
     """Add the largest bound that verification will establish from residences that do not fit."""
     search.begin(SUBSET)
-    from offcert.formulations.placement.skyline import exclude, reduced
-
     began = time.monotonic()
     problem, seed = search.problem, effort.seed
     least = max(search.proved_bound, problem.load)
@@ -108,7 +104,7 @@ def eject_apart(
     found: Callable[[Placement], object],
     hint: Placement | None = None,
 ) -> None:
-    """Do the same by ejection, from the placement of all that is known, if it is close.
+    """Search for placements of the large residences by ejection, and complete each.
 
     From others it comes less far than from large areas first.
     """
@@ -199,39 +195,15 @@ def compute_load(search: PlacementSearch, effort: Effort) -> None:
     search.add(PLACEMENT_PROOFS["load"].bound(search.problem.load, Computed()))
 
 
-def run_heuristic(name: str) -> Callable[[PlacementSearch, Effort], None]:
-    """Return the step that places everything once, as a heuristic does."""
-
-    def step(search: PlacementSearch, effort: Effort) -> None:
-        search.begin(name)
-        with search.untimed():
-            function = HEURISTICS[name]()
-        search.offer(function(search.problem))
-
-    return step
-
-
-def _in_order(name: str) -> Heuristic:
-    return getattr(import_module("offcert.heuristics.placement.in_order"), name)
-
-
-# Loaded when they run.
-HEURISTICS: dict[str, Callable[[], Heuristic]] = {
-    "first-fit": partial(_in_order, "first_fit"),
-    "best-fit": partial(_in_order, "best_fit"),
-    "modnn-pool": partial(_in_order, "modnn_pool"),
-    "greedy-size": partial(_in_order, "greedy_by_size"),
-    "greedy-lifetime": partial(_in_order, "greedy_by_lifetime"),
-    "greedy-area": partial(_in_order, "greedy_by_area"),
-    "greedy-degree": partial(_in_order, "greedy_by_degree"),
-}
+def place_by(name: str, heuristic: Heuristic, search: PlacementSearch, effort: Effort) -> None:
+    """Offer the placement of a heuristic, which places everything once."""
+    search.begin(name)
+    search.offer(heuristic(search.problem))
 
 
 def search_skyline(search: PlacementSearch, effort: Effort) -> None:
-    """Search for smaller pools, or for any within the capacity, and exclude what there is not."""
+    """Search for smaller pools, or one within the capacity, and exclude sizes below them."""
     search.begin("skyline")
-    from offcert.formulations.placement.skyline import skyline_search
-
     search.take(
         skyline_search(
             search.problem,
@@ -259,8 +231,6 @@ def eject_large(search: PlacementSearch, effort: Effort) -> None:
 def search_ejection(search: PlacementSearch, effort: Effort) -> None:
     """Search by ejection, from the best placement that is known."""
     search.begin("ejection")
-    from offcert.heuristics.placement.ejection import ejection_search
-
     found = ejection_search(
         search.problem,
         time_limit=effort.seconds,

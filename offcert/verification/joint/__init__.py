@@ -1,1 +1,1 @@
-"""Multipliers of facts about executions in which computations run again, in integers."""
+"""Joint bounds, on moving and running again together, established again."""

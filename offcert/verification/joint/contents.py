@@ -54,7 +54,7 @@ class Work:
 
 
 class Contents:
-    """Everything that a search has to know of a problem.
+    """The contents that memory can have, and what every computation does with them.
 
     Without `timed`, runs and transfers take no time, and the question is whether they can be made.
     Transfers are atomic, or nothing leaves.

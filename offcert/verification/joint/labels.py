@@ -1,4 +1,4 @@
-"""The search behind `verifier`: whether any execution is shorter than a limit.
+"""The search behind `verifier`: it looks for any execution that is shorter than a limit.
 
 It goes from start to start. Runs and transfers start one after the other; each as soon as those
 before it have started and what it needs is there: what it reads, the device or the link, and room.
@@ -71,14 +71,7 @@ class Situation(NamedTuple):
 class JointLabels:
     """The search for executions within a memory limit that end before a time limit.
 
-    Parameters
-    ----------
-    contents : Contents
-        The problem.
-    memory : int
-        Bytes.
-    limit : int or None
-        Ticks; None admits executions of any length.
+    Without a `limit` in ticks, executions of any length are searched for.
     """
 
     def __init__(self, contents: Contents, memory: int, limit: int | None) -> None:
@@ -94,10 +87,7 @@ class JointLabels:
     def shorter(self, allowance: Allowance) -> int | None:
         """Return the ticks of an execution that ends before the limit, or None if there is none.
 
-        Raises
-        ------
-        BeyondLimitsError
-            If neither is known when time or memory run out.
+        Raises `BeyondLimitsError` if neither is known when time or memory run out.
         """
         most = allowance.labels(MOST_LABELS)
         if self.contents.size_of(self.contents.start) <= self.memory:

@@ -131,14 +131,7 @@ class JointModel:
 class Weighing:
     """The makespan less weighted slacks: a constant, and a price for every share.
 
-    Parameters
-    ----------
-    model : JointModel
-        The facts.
-    weights : JointWeights
-        Their weights.
-    place : str
-        Where the weights stand in the document.
+    `place` says where the weights stand in the document.
     """
 
     def __init__(self, model: JointModel, weights: JointWeights, place: str) -> None:

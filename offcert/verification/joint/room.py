@@ -1,4 +1,4 @@
-"""Room in a cell of the grid: the cells, what memory and the link allow there, and for what."""
+"""Windows of time between moments of first runs, and the room that memory leaves at each moment."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Cuts:
 
 
 class States:
-    """The states of all memory that values take.
+    """The states of each piece of memory: the values that in-place changes have made of it.
 
     Values may be copied to the host if `offload` says so.
     """
@@ -226,7 +226,7 @@ def _whole(states: States, cuts: Cuts, boundary: int, most: int, used: frozenset
 
 
 def largest_sum(sizes: list[int], most: int) -> int:
-    """Return the largest sum of some of the sizes that is at most `most`, or `most` itself.
+    """Return the largest sum of some of the sizes that is at most `most`; or `most`, which is more.
 
     The latter where there are too many sums to tell apart.
     """

@@ -82,7 +82,7 @@ class Budget:
 
 
 class Walk:
-    """Goes through the parts.
+    """A search through all parts into which the advice divides the schedules.
 
     The cuts count ever smaller tensors; `windows` are the parts of the bytes that the pivot needs
     which are followed, at first and later; schedules of more than `longest` ticks are of no
@@ -268,7 +268,7 @@ class Walk:
         ]
 
     def _sets(self, region: _Region, split: Split, place: str) -> list[_Region | None]:
-        """Return every set that is left, by itself; those of the advice that are not: nothing."""
+        """Return a part for every set that is left, and None for advised ones that are not."""
         cut, limits = self.cuts[region.detail], region.limits
         if region.sets is None or not _are_all_in(region.sets, split):
             raise FaultError(f"{place} does not list all sets that are left")

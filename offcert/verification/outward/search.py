@@ -237,7 +237,7 @@ def _lacking_later(view: View, c: int, change: int, moved: int, run: int, lackin
 
 @inlined
 def _merit(view: View, c: int, change: int) -> int:
-    """Return how urgent the return is that makes this change; it only orders equals."""
+    """Return how urgent the return is that makes this change; it decides between equals."""
     rank = view.high[c] - view.back[c] - 1 + (change < 0)
     return int(change * view.tables.worth[c, min(max(rank, 0), view.tables.worth.shape[1] - 1)])
 
@@ -312,7 +312,7 @@ def _leave(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
 
 @inlined
 def _as_good(one: IntArray, two: IntArray) -> bool:
-    """Whether a label is nowhere behind another with the same tensors back."""
+    """Whether a label is at least as good as another with the same tensors back."""
     return bool(one[FREE] <= two[FREE] and one[WAITED] <= two[WAITED] and one[RUN] >= two[RUN])
 
 

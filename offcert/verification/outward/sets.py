@@ -1,4 +1,4 @@
-"""The divisions that the walk is advised to make: whether they make sense, and their parts."""
+"""Parts of the schedules, by the tensors that are out at the cut; and how advice divides them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class SetLimits:
-    """Schedules, by the tensors that are out at the cut."""
+    """A part of the schedules, by the tensors that are out at the cut."""
 
     # Least and most tensors of each class that are out at the cut.
     low: tuple[int, ...]
@@ -72,7 +72,7 @@ def _with(counts: tuple[int, ...], place: int, count: int) -> tuple[int, ...]:
 
 
 def finer(coarse: Cut, fine: Cut, limits: SetLimits) -> list[SetLimits]:
-    """Return the same schedules with smaller tensors counted as well."""
+    """Return the parts of the same schedules when smaller tensors are counted as well."""
     added = len(fine.sizes) - len(coarse.sizes)
     more = sum(
         size * most for size, most in zip(fine.sizes[:added], fine.most[:added], strict=True)
@@ -94,7 +94,7 @@ def finer(coarse: Cut, fine: Cut, limits: SetLimits) -> list[SetLimits]:
 
 
 def least_ticks(cut: Cut, limits: SetLimits) -> tuple[int, int] | None:
-    """Return the least ticks in which tensors out leave, and return; None if nothing fits.
+    """Return the least ticks in which tensors that are out leave, and return; None if none fit.
 
     Tensors may be divided for that; those that take least time a byte make up the bytes.
     """
@@ -241,7 +241,7 @@ def _enough(cut: Cut, limits: SetLimits, sets: IntArray, longest: int) -> IntArr
 
 
 def around(cut: Cut, limits: SetLimits, sets: IntArray) -> SetLimits:
-    """Return the tightest limits that hold all of the sets; there are some."""
+    """Return the tightest limits that hold all of the sets, of which there is at least one."""
     moved = sets @ np.array(cut.sizes, dtype=np.int64)
     front, back = (int((sets @ side.back).min()) for side in cut.sides)
     return replace(

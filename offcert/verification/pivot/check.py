@@ -1,4 +1,4 @@
-"""The pivot dynamic program, run again: both sides of a cut, and what they join to."""
+"""The pivot program run again: each side of a cut is searched, and both are joined."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Found:
 
 
 def nothing_found() -> Found:
-    """Return that a side need not be searched, as it cannot end in time."""
+    """Return the empty outcome of a side that cannot end in time, and is not searched."""
     return Found(np.zeros((0, 4), dtype=np.int64), np.zeros((0, 5), dtype=np.int64), 0)
 
 
 class Side:
-    """The operations on one side of the cut and everything that may move beside them."""
+    """One side of the cut: its operations, and all tensors that may move beside them."""
 
     def __init__(
         self,

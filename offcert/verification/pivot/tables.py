@@ -1,4 +1,4 @@
-"""The numbers that the search behind `check` works on, and what they say about time."""
+"""Arrays for the search behind `check`, and the least times that follow from them."""
 
 from __future__ import annotations
 

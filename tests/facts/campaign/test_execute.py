@@ -9,11 +9,13 @@ from offcert.campaign import run as module
 from offcert.campaign.cells import Cell, CellSettings, Point
 from offcert.campaign.run import execute, warm_up
 from offcert.core.result import Bound, Evidence
-from offcert.heuristics.evictions.rules import greedy
 from offcert.instances.cnn import cnn_chain
 from offcert.instances.library import load
 from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.schedule import Schedule
+from offcert.questions.schedule.simulate import simulate
 from offcert.verification.document import verify
 
 
@@ -139,10 +141,10 @@ def test_what_is_compiled_first_does_not_count(monkeypatch: pytest.MonkeyPatch) 
 def test_warming_up_moves_something(monkeypatch: pytest.MonkeyPatch) -> None:
     plans = []
 
-    def noting(problem: Problem) -> Any:
-        plans.append(greedy(problem))
-        return plans[-1]
+    def noting(problem: Problem, plan: Plan) -> Schedule:
+        plans.append(plan)
+        return simulate(problem, plan)
 
-    monkeypatch.setattr("offcert.heuristics.evictions.rules.greedy", noting)
+    monkeypatch.setattr("offcert.certification.plan_methods.simulate", noting)
     warm_up.__wrapped__("greedy")
     assert plans[0].moves

@@ -40,10 +40,8 @@ from support.problems.random_instances import random_problem
 
 # What is imported where a solver or the compiler is needed.
 NEEDED = {
-    "set search": "offcert.heuristics.orders.order_search",
     "interval CP-SAT, dives": "offcert.formulations.models.interval_cpsat",
     "interval CP-SAT, neighbourhoods": "offcert.formulations.models.interval_cpsat",
-    "local search": "offcert.heuristics.orders.local_search",
     "atomic heads and tails": "offcert.formulations.labels.ends.heads",
     "pivot program": "offcert.formulations.labels.pivot.bound",
     "stage MILP": "offcert.formulations.models.stage_milp",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from offcert.certification.method import NONE, written
 from offcert.certification.methods import METHODS, method_called, solve
-from offcert.certification.option import NONE, written
 from offcert.certification.search_steps.descents import _PATIENCE
 from offcert.core.errors import InputError
 from offcert.heuristics.checkpoint.persistent import persistent

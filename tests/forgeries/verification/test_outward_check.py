@@ -24,9 +24,9 @@ from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.verification.document import verify
 from offcert.verification.findings import recheck
 from offcert.verification.limits import BeyondLimitsError
+from offcert.verification.outward import check as outward_check
 from offcert.verification.outward import sets as outward_sets
 from offcert.verification.outward import tables as outward_tables
-from offcert.verification.outward import walk as outward_walk
 from offcert.verification.outward.check import outward_fault
 from support.oracles.schedules import brute_force
 from support.problems.outward import cases, no_pause
@@ -111,7 +111,7 @@ def test_wrong_advice_can_only_make_the_answer_no() -> None:
 
 
 def forget_crossings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outward_walk, "with_crossing", lambda cut, limits, places: [limits])
+    monkeypatch.setattr(outward_check, "with_crossing", lambda cut, limits, places: [limits])
 
 
 def let_nothing_leave(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +123,12 @@ def drop_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
         found = outward_sets.listed(cut, limits, ticks, longest)
         return None if found is None else found[:-1]
 
-    monkeypatch.setattr(outward_walk, "listed", too_much)
+    monkeypatch.setattr(outward_check, "listed", too_much)
 
 
 def share_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take what is under way for all on both sides."""
-    monkeypatch.setattr(outward_walk, "shortest", lambda first, last, near, far: sum(far))
+    monkeypatch.setattr(outward_check, "shortest", lambda first, last, near, far: sum(far))
 
 
 def close_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_advice_beyond_the_last_part_is_named() -> None:
 
 
 def test_threads_find_the_same_and_name_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outward_walk, "AT_ONCE", 2)
+    monkeypatch.setattr(outward_check, "AT_ONCE", 2)
     said = []
     for problem, optimum, proof in overreaching(range(3000, 3030), 5, 0):
         for claim in (optimum, optimum + 1):
