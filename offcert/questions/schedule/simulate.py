@@ -95,12 +95,8 @@ class Simulator:
 
         No transfer is slowed down: where the link can do that, the plan's schedule may take longer.
 
-        Parameters
-        ----------
-        prefetch : bool array, one entry a move
-            Whether the move is a prefetch.
-        gap, before : int64 arrays, one entry a move
-            As in `Move`. The plan must be consistent (`Plan.require_consistent`).
+        There is an entry a move: whether it is a prefetch, and as in `Move`. The plan must be
+        consistent (`Plan.require_consistent`).
         """
         return self._run(prefetch, gap, before, np.empty(len(gap), dtype=np.int64), self.tables)
 
@@ -129,10 +125,7 @@ class Simulator:
     def run(self, plan: Plan) -> Schedule:
         """Return the schedule of `plan`.
 
-        Raises
-        ------
-        PlanError
-            If the plan is inconsistent or gets stuck; the message says where.
+        A `PlanError` says that the plan is inconsistent or gets stuck; the message says where.
         """
         plan.require_consistent(self.trace)
         return settled(self.problem, partial(self.timed, plan))
@@ -140,10 +133,7 @@ class Simulator:
     def timed(self, plan: Plan, lasts: Lasting) -> Schedule:
         """Return the schedule in which transfers last as long as is said, or else alone.
 
-        Raises
-        ------
-        PlanError
-            If the plan, which is consistent, gets stuck; the message says where.
+        A `PlanError` says that the plan, which is consistent, gets stuck; the message says where.
         """
         ticks = {Kind.OFFLOAD: self.offload_time, Kind.PREFETCH: self.prefetch_time}
         if lasts:
@@ -345,10 +335,7 @@ def _settle(
 ) -> tuple[int, int, int]:
     """Absorb releases up to `time`, and on until `need` bytes are absent.
 
-    Returns
-    -------
-    time, head, absent : int
-        `time` is -1 if that never happens.
+    It returns time, head and absent; time is -1 if that never happens.
     """
     while head < tail and (times[head] <= time or absent < need):
         time = max(time, times[head])
