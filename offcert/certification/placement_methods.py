@@ -65,15 +65,8 @@ PLACEMENT_METHODS: dict[str, Method] = called(
         "greedy-size": _of_addresses(
             run_heuristic("greedy-size"), "large residences first, each at the lowest free address"
         ),
-        "greedy-lifetime": _of_addresses(
-            run_heuristic("greedy-lifetime"),
-            "long residences first, each at the lowest free address",
-        ),
         "greedy-area": _of_addresses(
             run_heuristic("greedy-area"), "those of most bytes times time first, as low as possible"
-        ),
-        "greedy-degree": _of_addresses(
-            run_heuristic("greedy-degree"), "those that meet most others first, as low as possible"
         ),
         "skyline-apart": _of_addresses(
             search_apart,

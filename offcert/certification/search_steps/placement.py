@@ -220,9 +220,7 @@ HEURISTICS: dict[str, Callable[[], Heuristic]] = {
     "best-fit": partial(_in_order, "best_fit"),
     "modnn-pool": partial(_in_order, "modnn_pool"),
     "greedy-size": partial(_in_order, "greedy_by_size"),
-    "greedy-lifetime": partial(_in_order, "greedy_by_lifetime"),
     "greedy-area": partial(_in_order, "greedy_by_area"),
-    "greedy-degree": partial(_in_order, "greedy_by_degree"),
 }
 
 

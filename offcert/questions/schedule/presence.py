@@ -90,11 +90,6 @@ class Grid:
     """Rationals as multiples of a part that makes all of them whole; as they are if it is too fine.
 
     Either is exact.
-
-    Parameters
-    ----------
-    values : iterable of Fraction
-        Numbers that are to be whole.
     """
 
     def __init__(self, values: Iterable[Fraction]) -> None:

@@ -36,23 +36,7 @@ _UNKNOWN = -1
 
 
 class Simulator:
-    """Evaluates plans on one problem.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its transfers are taken as atomic.
-
-    Attributes
-    ----------
-    gap_tensor, gap_size, offload_time, prefetch_time : int64 arrays, one entry a gap
-        Index of the gap's tensor, its bytes, and the ticks of a transfer in either direction while
-        the other does not run.
-    tables : tuple of int64 arrays
-        The problem's numbers, as `run_claims` reads them.
-    scratch : tuple of int64 arrays
-        Arrays that `run_claims` writes to: the operations' starts first; the rest is its own.
-    """
+    """Evaluates plans on one problem, whose transfers are taken as atomic."""
 
     def __init__(self, problem: Problem) -> None:
         trace = problem.trace
@@ -60,6 +44,8 @@ class Simulator:
         memory = problem.platform.memory
         self.problem = problem
         self.trace = trace
+        # An entry a gap: index of its tensor, its bytes, and the ticks of a transfer in either
+        # direction while the other does not run.
         self.gap_tensor = _array(gap.tensor for gap in gaps)
         self.gap_size = _array(trace.gap_size(index) for index in range(len(gaps)))
         self.offload_time, self.prefetch_time = (
@@ -70,6 +56,7 @@ class Simulator:
             for kind in (Kind.OFFLOAD, Kind.PREFETCH)
         )
         self._fits_at_start = trace.resident_at_start <= memory
+        # The problem's numbers, as `run_claims` reads them.
         self.tables = (
             _array(trace.durations),
             _array(trace.demand) - memory,
@@ -83,6 +70,7 @@ class Simulator:
             *_by_operation([gap.before for gap in gaps], len(trace)),
             *_by_operation([gap.after for gap in gaps], len(trace)),
         )
+        # `run_claims` writes the operations' starts to the first; the rest is its own.
         self.scratch: tuple[IntArray, ...] = (
             np.zeros(len(trace), dtype=np.int64),
             np.zeros((5, len(gaps) + 1), dtype=np.int64),
