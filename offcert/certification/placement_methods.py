@@ -25,8 +25,6 @@ from offcert.heuristics.placement.in_order import (
     best_fit,
     first_fit,
     greedy_by_area,
-    greedy_by_degree,
-    greedy_by_lifetime,
     greedy_by_size,
     modnn_pool,
 )
@@ -78,20 +76,10 @@ PLACEMENT_METHODS: dict[str, Method] = called(
         "greedy-size": _heuristic(
             "greedy-size", greedy_by_size, "large residences first, each at the lowest free address"
         ),
-        "greedy-lifetime": _heuristic(
-            "greedy-lifetime",
-            greedy_by_lifetime,
-            "long residences first, each at the lowest free address",
-        ),
         "greedy-area": _heuristic(
             "greedy-area",
             greedy_by_area,
             "those of most bytes times time first, as low as possible",
-        ),
-        "greedy-degree": _heuristic(
-            "greedy-degree",
-            greedy_by_degree,
-            "those that meet most others first, as low as possible",
         ),
         "skyline-apart": _of_addresses(
             search_apart,

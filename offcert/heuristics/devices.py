@@ -94,19 +94,8 @@ def best_by_rules(
 ) -> tuple[DevicesSchedule, str] | None:
     """Return the best schedule that any rule makes of any plan, and the rule's name.
 
-    Parameters
-    ----------
-    problem : DevicesProblem
-        The steps of all devices, and the exchange of gradients.
-    plans : iterable of Plan
-        Plans for one device; all devices follow the same one.
-    rules : iterable of str
-        Names in `RULES`.
-
-    Returns
-    -------
-    tuple or None
-        None if every plan gets stuck.
+    All devices follow the same plan, which is one for a single device. None says that every plan
+    gets stuck.
     """
     best: tuple[DevicesSchedule, str] | None = None
     names = list(rules)

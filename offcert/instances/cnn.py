@@ -73,12 +73,7 @@ class CnnChains(Generator):
 def cnn_chain(stages: int, seed: int) -> Problem:
     """Return the chain of a seed at the least feasible memory, all other knobs at their defaults.
 
-    Parameters
-    ----------
-    stages : int
-        Number of stages, L+1.
-    seed : int
-        At least 0.
+    There are L+1 stages.
     """
     return CnnChains(stages=stages).problem(seed)
 

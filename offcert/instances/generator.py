@@ -75,13 +75,8 @@ class Generator(ABC):
     def problem(self, seed: int, memory: Fraction = Fraction(0)) -> Problem:
         """Return the problem of a seed.
 
-        Parameters
-        ----------
-        seed : int
-            At least 0.
-        memory : Fraction
-            The limit, as a part of the way from the least feasible memory (0) to the peak (1).
-            Reductions dictate theirs and ignore it.
+        The limit is a part of the way from the least feasible memory (0) to the peak (1).
+        Reductions dictate theirs and ignore it.
         """
         require_integer(seed, "seed", 0)
         drawn = self.draw(seed)

@@ -62,14 +62,8 @@ def generator(kind: str, knobs: Mapping[str, Any]) -> Generator:
 def reduced(kind: str, values: Sequence[int], transfers: str = "atomic") -> Problem:
     """Return the problem that a reduction makes of given values.
 
-    Parameters
-    ----------
-    kind : str
-        One of those kinds that take no memory.
-    values : sequence of int
-        The numbers to divide.
-    transfers : str
-        For 2-partition.
+    The kind is one of those that take no memory; values are the numbers to divide; transfers are
+    for 2-partition.
     """
     if kind == TwoPartition.kind:
         return two_partition(values, transfers)

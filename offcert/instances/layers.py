@@ -242,18 +242,11 @@ def _step(
     internals of stage ``i`` live from ``F_i`` to ``B_i``; the gradient of ``x_i`` from the first
     backward operation that adds to it to ``B_{i-1}``.
 
-    Parameters
-    ----------
-    image : int
-        Size of ``x_0``, resident at the start; it gets no gradient.
-    stages : sequence of _Stage
-        In the order of the forward pass.
-    target : mapping of int to int
-        For stages whose output a skip feeds to another stage, too, the number of that.
-    hold : bool
-        Whether what a skip carries stays on the device from its writer to its last forward reader
-        and again from its first backward reader on. It then has one gap, and all gaps are nested
-        around the turn from forward to backward; otherwise it has up to three.
+    The image is the size of ``x_0``, resident at the start, which gets no gradient; `target` says,
+    for stages whose output a skip feeds to another stage, too, the number of that. With `hold`,
+    what a skip carries stays on the device from its writer to its last forward reader and again
+    from its first backward reader on. It then has one gap, and all gaps are nested around the turn
+    from forward to backward; otherwise it has up to three.
     """
     count = len(stages)
     last = 2 * count - 1

@@ -112,13 +112,7 @@ class Record:
     improved: Improvement | None = None  # The last one; None of records that have no date.
 
     def executed(self, problem: Problem) -> Problem:
-        """Return the problem that the plan is for: at the value's bytes where these are least.
-
-        Parameters
-        ----------
-        problem : Problem
-            Of which this is the record.
-        """
+        """Return the problem that the plan is for: at the value's bytes where these are least."""
         network = problem.computed
         if self.strategy is not None and network is not None:
             scheduled = problem.executed(self.strategy.expand(network))
@@ -204,12 +198,7 @@ def record_to_json(record: Record) -> dict[str, Any]:
 def record_from_json(fields: Fields, problem: Problem) -> Record:
     """Return the record that a JSON object describes.
 
-    Parameters
-    ----------
-    fields : Fields
-        The object.
-    problem : Problem
-        Of which it is the record, at any memory limit.
+    It is the record of a problem, which is given at any memory limit.
     """
     value = fields.optional("value", (int, type(None)))
     if value is not None:

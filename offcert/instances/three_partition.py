@@ -98,17 +98,10 @@ def find_triples(values: Sequence[int]) -> Triples:
 def three_partition(values: Sequence[int]) -> Problem:
     """Return the problem that has a schedule of length 2mV exactly if the answer is yes.
 
-    Parameters
-    ----------
-    values : sequence of int
-        3m positive integers whose sum is a multiple of m.
-
-    Returns
-    -------
-    Problem
-        Atomic. Its source holds the values, what was ``added`` to them (0 or V) and the
-        ``solution``: the makespan in question (2mV of the sizes), the answer, and the partition or
-        the number of nodes of the exhaustive search that found none.
+    Values are 3m positive integers whose sum is a multiple of m; transfers are atomic. The source
+    holds the values, what was ``added`` to them (0 or V) and the ``solution``: the makespan in
+    question (2mV of the sizes), the answer, and the partition or the number of nodes of the
+    exhaustive search that found none.
     """
     sizes, added = _sizes(values)
     chain, platform = _reduce(sizes)

@@ -80,18 +80,9 @@ def halve(values: Sequence[int]) -> Halves:
 def two_partition(values: Sequence[int], transfers: str = "atomic") -> Problem:
     """Return the problem that has a schedule of length 2V exactly if the values can be halved.
 
-    Parameters
-    ----------
-    values : sequence of int
-        Positive; 2V is their sum.
-    transfers : str
-        ``"atomic"`` or ``"interruptible"``.
-
-    Returns
-    -------
-    Problem
-        Its source holds the values and the ``solution``: the makespan in question (2V), the
-        answer, and the half or the closest sum that exists.
+    Values are positive, and 2V is their sum; transfers are ``"atomic"`` or ``"interruptible"``. The
+    source holds the values and the ``solution``: the makespan in question (2V), the answer, and the
+    half or the closest sum that exists.
     """
     chain, platform = _reduce(values)
     answer = halve(values)
@@ -258,16 +249,8 @@ class TwoPartition(Generator):
 def recompute_partition(values: Sequence[int]) -> Problem:
     """Return the problem of which a schedule of 3V ticks keeps half of the values.
 
-    Parameters
-    ----------
-    values : sequence of int
-        Positive; 2V is their sum.
-
-    Returns
-    -------
-    Problem
-        Its source holds the values and the ``solution``: the makespan in question (3V), the answer,
-        the optimum, and the half or the closest sum that exists.
+    Values are positive, and 2V is their sum. The source holds the values and the ``solution``: the
+    makespan in question (3V), the answer, the optimum, and the half or the closest sum that exists.
     """
     answer = halve(values)
     half = sum(values) // 2
@@ -332,14 +315,7 @@ def strategy_of_part(values: Sequence[int], part: Sequence[int]) -> Strategy:
 def part_of(problem: Problem, execution: Execution | None, makespan: int) -> tuple[int, ...]:
     """Turn a valid schedule of 3V ticks back into a half: the values that are computed once.
 
-    Parameters
-    ----------
-    problem : Problem
-        From `recompute_partition`.
-    execution : Execution or None
-        Legal, and what the schedule schedules.
-    makespan : int
-        Ticks of the schedule.
+    The problem is one of `recompute_partition`, the execution legal, and what was scheduled.
     """
     values = reduced_values(problem, RecomputePartition.kind)
     half = sum(values) // 2

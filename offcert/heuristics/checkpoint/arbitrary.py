@@ -147,12 +147,9 @@ def cheapest_leaps(joints: Sequence[int], between: Sequence[int], limit: int) ->
     """Return which joints to store: the shortest path in the accessibility graph.
 
     The ends of the row are stored by somebody else. From one stored joint to the next, what is
-    leapt over (joints and closed sets) has at most `limit` bytes.
-
-    Notes
-    -----
-    Linear in the length of the row: where a leap may begin only moves forward, and a queue keeps
-    the cheapest of those places at its head (as in Algorithm 3 of the selection paper).
+    leapt over (joints and closed sets) has at most `limit` bytes. It takes linear time: where a
+    leap may begin only moves forward, and a queue keeps the cheapest of those places at its head
+    (as in Algorithm 3 of the selection paper).
     """
     count = len(joints)
     # behind[k]: bytes before joint k, which is at place k + 1; place 0 and count + 1 are the ends.
@@ -203,27 +200,14 @@ def arbitrary_graph_solver(
 
     For every max term, closed sets that cost more are expanded: what they are divided at is stored,
     and the members of the division are looked at in turn. What stays in a row unexpanded in a
-    splittable set is solved as a chain is.
+    splittable set is solved as a chain is. The graph has one source and one target, whose bytes are
+    counted nowhere; as a networkx graph, vertices have their bytes as ``size``.
 
-    Parameters
-    ----------
-    graph : networkx.DiGraph or CheckpointGraph
-        One source, one target. As a networkx graph, vertices have their bytes as ``size``.
-    reading : Reading
-        The reading of what a closed set is in a maximal split.
-
-    Returns
-    -------
-    ArbitrarySolution
-        Bytes of source and target are counted nowhere.
-
-    Notes
-    -----
     Decided where the paper leaves it open: the whole graph is expanded like any other closed set,
     only if it costs more than the max term. Max terms are the costs of all closed sets of the
-    division tree and of all rows of neighbours in splittable ones; between two of them nothing
-    that the algorithm does changes. A selection is judged by what it really costs (line 10), not
-    by the max term.
+    division tree and of all rows of neighbours in splittable ones; between two of them nothing that
+    the algorithm does changes. A selection is judged by what it really costs (line 10), not by the
+    max term.
     """
     given = CheckpointGraph.of(graph)
     best: tuple[GraphSelection, int] | None = None

@@ -297,12 +297,8 @@ def persistent(
     memory is divided into slots; with None it is exact, if all fronts together have no more than
     `max_points`. With `S` slots and `L` stages it takes ``O(L³ S)`` steps.
 
-    Raises
-    ------
-    NoPlanError
-        If no strategy fits; with slots, rounding may be the only reason.
-    MethodError
-        If there are fewer slots than one, or too many points.
+    A `NoPlanError` says that no strategy fits; with slots, rounding may be the only reason. A
+    `MethodError` says that there are fewer slots than one, or too many points.
     """
     if slots is not None and slots < 1:
         raise MethodError(f"persistent checkpointing needs at least 1 slot, not {slots}")

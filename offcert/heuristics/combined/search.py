@@ -200,33 +200,17 @@ def combined_plan(
     offload: bool | None = None,
     bare: bool = False,
 ) -> CombinedPlan:
-    """Run the combined paper's dynamic program (supplement, B: ``OC`` and ``C_A``).
+    """Run the combined paper's dynamic program (supplement, B: ``OC`` and ``C_A``) on a chain.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain.
-    slots : int or None
-        Into how many slots the memory is divided; None for as many as make nothing round.
-    recompute : bool
-        Whether anything may run again.
-    offload : bool, optional
-        Whether anything may leave; by default if the problem lets it. Without, the link has rate 0.
-    bare : bool
-        Whether a stage may also keep all that it makes without its input, which has to be computed
-        again then, but not the stage itself. The paper's operations cannot do that.
+    With None for the slots, there are as many as make nothing round. Whether anything may leave is
+    said by the problem unless it is given; without, the link has rate 0. With `bare`, a stage may
+    also keep all that it makes without its input, which has to be computed again then, but not the
+    stage itself; the paper's operations cannot do that. The execution is legal and fits into the
+    memory however coarse the slots are.
 
-    Returns
-    -------
-    CombinedPlan
-        Its execution is legal and fits into the memory however coarse the slots are.
-
-    Raises
-    ------
-    NoPlanError
-        If nothing fits in slots, where something may well fit in bytes.
-    MethodError
-        If the problem is no chain, there are no slots, or the tables would not fit into memory.
+    A `NoPlanError` says that nothing fits in slots, where something may well fit in bytes; a
+    `MethodError` that the problem is no chain, there are no slots, or the tables would not fit into
+    memory.
     """
     chain = problem.checkpoint_chain
     if chain is None:

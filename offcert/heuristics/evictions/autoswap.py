@@ -105,28 +105,11 @@ def select(problem: Problem, priority: Sequence[float]) -> list[int] | None:
 
 
 def autoswap(problem: Problem, trials: int = 100, seed: int = 0) -> Plan:
-    """Return AUTOSWAP's plan.
+    """Return AUTOSWAP's plan: the ordered plan of the best weights, empty if the peak fits.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain, or any trace in which every tensor has at most one gap.
-    trials : int
-        Weights that are tried, at least 4.
-    seed : int
-        Seed of the optimiser, at least 0; the same seed gives the same plan.
-
-    Returns
-    -------
-    Plan
-        The ordered plan of the best weights; empty if the peak fits.
-
-    Raises
-    ------
-    MethodError
-        If a parameter is out of range, a tensor has several gaps, or Optuna is not installed.
-    NoPlanError
-        If no weights lead to a set that an ordered schedule can serve.
+    At least 4 weights are tried; the same seed gives the same plan. A `MethodError` says that a
+    parameter is out of range, a tensor has several gaps, or Optuna is not installed, a
+    `NoPlanError` that no weights lead to a set that an ordered schedule can serve.
     """
     if trials < len(SCORES):
         raise MethodError(f"AUTOSWAP needs at least {len(SCORES)} trials, not {trials}")

@@ -164,30 +164,11 @@ def algorithm_1(
 ) -> tuple[Fraction, tuple[int, ...]]:
     """Run Algorithm 1 without discretising anything.
 
-    Parameters
-    ----------
-    chain : Chain
-        Its activations are offloaded whole, by interruptible transfers.
-    memory : int
-        Bytes.
-    bandwidth : Fraction
-        Bytes per tick.
-    max_states : int
-        The most states that any stage may have; their number can grow exponentially.
-    prefetch_bandwidth : Fraction, optional
-        Bytes per tick from the host to the device, if not the same.
-
-    Returns
-    -------
-    makespan : Fraction
-        Ticks, as Algorithm 1 computes it.
-    offloaded : tuple of int
-        The activations that reach it, increasing.
-
-    Raises
-    ------
-    MethodError
-        If no set of activations passes Algorithm 1's memory tests, or there are too many states.
+    Activations are offloaded whole, by interruptible transfers, at bytes per tick, which may be
+    others on the way back. The number of states of a stage can grow exponentially. Returned are the
+    ticks, as Algorithm 1 computes them, and the activations that reach them, increasing. A
+    `MethodError` says that no set of activations passes Algorithm 1's memory tests, or that there
+    are too many states.
     """
     out = Fraction(bandwidth)
     back = out if prefetch_bandwidth is None else Fraction(prefetch_bandwidth)
@@ -203,27 +184,12 @@ def algorithm_1(
 
 
 def dynprog(problem: Problem, slots: int | None = 500, max_states: int = MAX_STATES) -> Plan:
-    """Return DYNPROG's plan.
+    """Return DYNPROG's plan: the ordered plan of the set that Algorithm 1 chooses.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain, or a trace that has a chain view.
-    slots : int or None
-        Number ``S`` of memory slots of the discretisation (§5.3.2); None for none.
-    max_states : int
-        The most states that any stage may have.
-
-    Returns
-    -------
-    Plan
-        The ordered plan of the set that Algorithm 1 chooses; empty if the peak fits.
-
-    Raises
-    ------
-    MethodError
-        If the problem has no chain view, there are too many states, or no plan is found, which
-        does not mean that there is none: sizes are rounded up.
+    Memory is divided in `slots` (``S`` of the discretisation, §5.3.2), or nothing is discretised
+    with None. The plan is empty if the peak fits. A `MethodError` says that the problem has no
+    chain view, that there are too many states, or that no plan is found, which does not mean that
+    there is none: sizes are rounded up.
     """
     if slots is not None and slots < 1:
         raise MethodError(f"DYNPROG needs at least 1 slot, not {slots}")

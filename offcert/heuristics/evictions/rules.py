@@ -91,20 +91,8 @@ def _least_that_fits(problem: Problem, order: Sequence[int]) -> int:
 def greedy(problem: Problem) -> Plan:
     """Return GREEDY's plan: the ordered, no-wait schedule of the first activations.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain, or any trace in which every tensor has at most one gap.
-
-    Returns
-    -------
-    Plan
-        Empty if the peak fits.
-
-    Raises
-    ------
-    MethodError
-        If some tensor has several gaps, or no number of activations suffices.
+    It is empty if the peak fits. A `MethodError` says that some tensor has several gaps, or that no
+    number of activations suffices.
     """
     return ordered_plan(problem, greedy_gaps(problem))
 
@@ -115,11 +103,7 @@ def sequential(problem: Problem) -> Plan:
     Before each operation, tensors leave, the one needed furthest in the future first (Belady's
     rule), until the operation fits; then those it uses come back. No operation ever waits for
     anything later, so the plan runs whenever any plan does. It is the last resort of every search.
-
-    Raises
-    ------
-    MethodError
-        If no plan exists at this memory limit.
+    A `MethodError` says that no plan exists at this memory limit.
     """
     trace = problem.trace
     moves: list[Move] = []
@@ -156,15 +140,8 @@ MOST_BITS = 1 << 28
 def least_cover_plan(problem: Problem) -> Plan:
     """Return the ordered plan that evicts the least cover of the operation that needs most.
 
-    Parameters
-    ----------
-    problem : Problem
-        A feasible one.
-
-    Raises
-    ------
-    MethodError
-        If there are too many sums, or no ordered schedule evicts just these tensors.
+    The problem is feasible. A `MethodError` says that there are too many sums, or that no ordered
+    schedule evicts just these tensors.
     """
     trace = problem.trace
     need = [max(0, demand - problem.platform.memory) for demand in trace.demand]
@@ -240,27 +217,13 @@ def tflms_schedule(problem: Problem, n_tensors: int, lb: int) -> Schedule:
 def tflms(problem: Problem, n_tensors: int | None = None, lb: int | None = None) -> Plan:
     """Return TFLMS's plan, the best over the parameters that are not given.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain, or any trace in which every tensor has at most one gap.
-    n_tensors : int, optional
-        Number of tensors that leave, in the order in which they are available; at least 0.
-    lb : int, optional
-        Operations ahead of its reader at which a tensor starts to come back; at least 1.
+    So many tensors leave (`n_tensors`, at least 0), in the order in which they are available, and
+    each starts to come back `lb` operations, at least 1, ahead of its reader. Of equally long
+    schedules the one with the fewest tensors counts, and of these the one with the least `lb`; the
+    plan is empty if the peak fits.
 
-    Returns
-    -------
-    Plan
-        Empty if the peak fits. Of equally long schedules, the one with the fewest tensors, and of
-        these the one with the least `lb`.
-
-    Raises
-    ------
-    MethodError
-        If a parameter is out of range, or a tensor has several gaps.
-    NoPlanError
-        If every choice of the parameters exceeds the memory.
+    A `MethodError` says that a parameter is out of range or a tensor has several gaps, a
+    `NoPlanError` that every choice of the parameters exceeds the memory.
     """
     if n_tensors is not None and n_tensors < 0:
         raise MethodError(f"TFLMS needs an n_tensors of at least 0, not {n_tensors}")

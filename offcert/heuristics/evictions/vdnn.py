@@ -66,25 +66,10 @@ def vdnn_sets(view: ChainView, variants: Sequence[str] = VARIANTS) -> Iterator[t
 def vdnn(problem: Problem, variants: Sequence[str] = VARIANTS) -> Plan:
     """Return VDNN's plan: the best ordered, no-wait schedule of its sets.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain, or a trace that has a chain view and at most one gap a tensor.
-    variants : sequence of str
-        Whether all activations at or above a threshold are offloaded (``"all"``), every other one
-        of them (``"half"``), or whichever is better.
-
-    Returns
-    -------
-    Plan
-        Empty if the peak fits. Of equally long schedules, the one of the highest threshold.
-
-    Raises
-    ------
-    MethodError
-        If the problem has no chain view, or a variant is unknown.
-    NoPlanError
-        If none of the sets frees enough memory.
+    All activations at or above a threshold are offloaded (``"all"``), every other one of them
+    (``"half"``), or whichever is better. Of equally long schedules the one of the highest threshold
+    counts; the plan is empty if the peak fits. A `MethodError` says that the problem has no chain
+    view or a variant is unknown, a `NoPlanError` that none of the sets frees enough memory.
     """
     unknown = [variant for variant in variants if variant not in VARIANTS]
     if unknown or not variants:
@@ -124,32 +109,16 @@ def named_convolutions(names: Iterable[str]) -> tuple[int, ...]:
 def vdnn_policy(
     problem: Problem, policy: str = "all", convolutions: Iterable[int] | None = None
 ) -> Plan:
-    """Return the plan of a static vDNN policy.
+    """Return the plan of a static vDNN policy, ``"all"`` or ``"conv"``.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain, or a trace that has a chain view and at most one gap a tensor.
-    policy : str
-        ``"all"`` or ``"conv"``.
-    convolutions : iterable of int, optional
-        The stages that are convolutions; by default those whose names say so
-        (`named_convolutions`). They also bound how far back prefetching looks; if none is known,
-        it looks back by one stage.
+    The stages that are convolutions also bound how far back prefetching looks; by default they are
+    those whose names say so (`named_convolutions`), and if none is known, it looks back by one
+    stage. The plan is empty if the peak fits: the static policies would offload then as well, but
+    what chooses among them, the dynamic policy, first tries without.
 
-    Returns
-    -------
-    Plan
-        Empty if the peak fits: the static policies would offload then as well, but what chooses
-        among them, the dynamic policy, first tries without.
-
-    Raises
-    ------
-    MethodError
-        If the problem has no chain view, the policy is unknown, a stage does not exist, or the
-        policy is ``"conv"`` and no stage is known to be a convolution.
-    NoPlanError
-        If what the policy keeps on the device does not fit.
+    A `MethodError` says that the problem has no chain view, the policy is unknown, a stage does not
+    exist, or the policy is ``"conv"`` and no stage is known to be a convolution; a `NoPlanError`
+    that what the policy keeps on the device does not fit.
     """
     if policy not in POLICIES:
         raise MethodError(f'the policy of vDNN must be "all" or "conv", not {policy!r}')

@@ -88,12 +88,8 @@ def joint_search(
     threads, number of coolings and steps a round agree, if not the time ends them and `transfers`
     is 0.
 
-    Raises
-    ------
-    InputError
-        If a range is not inside of the network.
-    MethodError
-        If the problem says not what is computed from what.
+    An `InputError` says that a range is not inside of the network, a `MethodError` that the problem
+    does not say what is computed from what.
     """
     begin = time.monotonic()
     until = begin + _STARTING * time_limit

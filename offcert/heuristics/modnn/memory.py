@@ -20,25 +20,11 @@ from offcert.questions.split.menu import Alternative, Menu
 
 
 class TaskView:
-    """Tables of a trace with a menu, by task and by tensor.
-
-    Attributes
-    ----------
-    ways : list of tuple of Alternative
-        For each task, its alternatives.
-    inputs, outputs, dying : list of list of int
-        For each task, the tensors that it reads, those that it writes, and those that nobody needs
-        after it.
-    resident : list of int
-        Tensors that are there at the start.
-    out_time, back_time : list of int
-        For each tensor, ticks of a transfer.
-    fastest : list of int
-        Ticks of all tasks before each one with their fastest alternatives, and of all of them.
-    """
+    """Tables of a trace with a menu, by task and by tensor."""
 
     def __init__(self, trace: Trace, menu: Menu, platform: Platform) -> None:
         self.trace = trace
+        # For each task, its alternatives.
         self.ways = [
             menu.of.get(index, (Alternative("", each.duration, each.workspace),))
             for index, each in enumerate(trace.operations)
@@ -46,10 +32,12 @@ class TaskView:
         self.sizes = [tensor.size for tensor in trace.tensors]
         self.uses = [tensor.uses for tensor in trace.tensors]
         self.evictable = [tensor.evictable and tensor.size > 0 for tensor in trace.tensors]
+        # For each task, the tensors that it reads, those that it writes, and those that nobody
+        # needs after it.
         self.inputs: list[list[int]] = [[] for _ in trace.operations]
         self.outputs: list[list[int]] = [[] for _ in trace.operations]
         self.dying: list[list[int]] = [[] for _ in trace.operations]
-        self.resident = []
+        self.resident = []  # Tensors that are there at the start.
         for index, tensor in enumerate(trace.tensors):
             first, *later = tensor.uses
             if first < 0:
@@ -63,6 +51,7 @@ class TaskView:
             [platform.transfer_time(size, kind) for size in self.sizes]
             for kind in (Kind.OFFLOAD, Kind.PREFETCH)
         )
+        # Ticks of all tasks before each one with their fastest alternatives, and of all of them.
         least = (min(way.duration for way in ways) for ways in self.ways)
         self.fastest = list(accumulate(least, initial=0))
 
@@ -156,29 +145,17 @@ class Block:
 
 
 class Memory:
-    """The pool, the tensors in it and on the host, and the link.
-
-    Attributes
-    ----------
-    pool : Pool
-        Of addresses.
-    blocks : dict
-        Every tensor that is alive, wherever it is.
-    link : int
-        Until when the link is busy: the paper has one stream for both directions.
-    record : SimulatedRun
-        The record of moves so far.
-    defragmentations : int
-        How often everything was vacated.
-    """
+    """The pool, the tensors in it and on the host, and the link."""
 
     def __init__(self, view: TaskView, size: int) -> None:
         self.view = view
         self.pool = Pool(size)
+        # Every tensor that is alive, wherever it is.
         self.blocks: dict[int, Block] = {}
+        # Until when the link is busy: the paper has one stream for both directions.
         self.link = 0
         self.record = SimulatedRun(view.trace)
-        self.defragmentations = 0
+        self.defragmentations = 0  # How often everything was vacated.
         # Held ones first, so that they cut nothing in two.
         for tensor in sorted(view.resident, key=lambda each: view.evictable[each]):
             self.blocks[tensor] = Block(0, 0)

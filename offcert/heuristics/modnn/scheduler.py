@@ -144,19 +144,10 @@ class ModnnOutcome:
 
 
 def algorithm_1(problem: Problem, menu: Menu | None = None) -> ModnnOutcome:
-    """Run Algorithm 1.
+    """Run Algorithm 1 on any trace, with or without alternatives of its operations.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any trace. Transfers use one stream, as in the paper, also if the link is duplex.
-    menu : Menu, optional
-        Alternatives of its operations.
-
-    Raises
-    ------
-    NoPlanError
-        If what some task reads and writes does not fit, however the pool is arranged.
+    Transfers use one stream, as in the paper, also if the link is duplex. A `NoPlanError` says that
+    what some task reads and writes does not fit, however the pool is arranged.
     """
     return _Run(problem, menu or Menu()).run()
 

@@ -36,23 +36,11 @@ class VdnnOutcome:
 
 
 def vdnn_tasks(problem: Problem, menu: Menu | None = None, policy: str = "all") -> VdnnOutcome:
-    """Return the outcome of a policy of vDNN on a task graph.
+    """Return the outcome of a policy of vDNN on a task graph, whose operations are FP, BP1 or BP2.
 
-    Parameters
-    ----------
-    problem : Problem
-        A trace whose operations are called ``FP``, ``BP1`` or ``BP2`` of a layer.
-    menu : Menu, optional
-        Alternatives of its operations.
-    policy : str
-        ``"none"``: nothing leaves; ``"all"``, ``"conv"``.
-
-    Raises
-    ------
-    MethodError
-        If the trace is no task graph, or there is no such policy.
-    NoPlanError
-        If what the policy keeps on the device does not fit.
+    The policies are ``"none"``, by which nothing leaves, ``"all"`` and ``"conv"``. A `MethodError`
+    says that the trace is no task graph or there is no such policy, a `NoPlanError` that what the
+    policy keeps on the device does not fit.
     """
     if policy not in POLICIES:
         raise MethodError(f'the policy of vDNN must be "none", "all" or "conv", not {policy!r}')
@@ -62,10 +50,7 @@ def vdnn_tasks(problem: Problem, menu: Menu | None = None, policy: str = "all") 
 def best_vdnn(problem: Problem, menu: Menu | None = None) -> VdnnOutcome:
     """Return the best of vDNN's policies, as its dynamic policy does.
 
-    Raises
-    ------
-    NoPlanError
-        If none of them fits.
+    A `NoPlanError` says that none of them fits.
     """
     found = []
     for policy in POLICIES:

@@ -38,36 +38,21 @@ class OrderedArrays:
     that close a gap before another one opens are keys too.) Keys are numbered from 1; rows 0 and
     ``keys + 1`` are sentinels that nothing passes.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem with any trace.
-    again : collection of int
-        Gaps whose tensors have left before: their offloads take no time, and they may be evaluated
-        only together with an earlier gap of the tensor. Of the others, at most one gap of each
-        tensor may be in the orders that are evaluated.
+    The gaps in `again` are those whose tensors have left before: their offloads take no time, and
+    they may be evaluated only together with an earlier gap of the tensor. Of the others, at most
+    one gap of each tensor may be in the orders that are evaluated. A `MethodError` says that the
+    tensors that are resident at the start do not fit. The arrays, of int64:
 
-    Attributes
-    ----------
-    key_operations : tuple of int
-        The operations of keys 1, 2, …
-    keys : int64 array, shape (keys + 2, 4)
-        ``REQUIRED``: bytes that must be absent; ``FRONT``, ``BACK``: ticks of all operations before
-        and after it; ``MAY_SPLIT``: whether memory is no issue between the previous key and it.
-    gaps : int64 array, shape (gaps of the trace, 12)
-        ``SIZE`` in bytes; ``OFFLOAD``, ``PREFETCH``: ticks of a transfer; ``OPENS``, ``CLOSES``:
-        the tensor can be absent at keys in ``[OPENS, CLOSES)``; ``WRITER_KEY``: the last key not
-        after the writer; ``WRITTEN``: ticks of the operations up to the writer; ``NEEDED``,
-        ``READ``: ticks of the operations from ``after`` on, and of those after ``before``;
-        ``WRITER``, ``BEFORE``, ``AFTER``: operations.
-    settings : int64 array, shape (3,)
-        ``COMPUTE``: ticks of all operations; ``DUPLEX``: 0 or 1; ``NESTED``: 1 if every writer and
-        ``before`` comes before every ``after``.
-
-    Raises
-    ------
-    MethodError
-        If the tensors that are resident at the start do not fit.
+    - ``keys``, a row a key: ``REQUIRED``: bytes that must be absent; ``FRONT``, ``BACK``: ticks of
+      all operations before and after it; ``MAY_SPLIT``: whether memory is no issue between the
+      previous key and it. ``key_operations`` are the operations of keys 1, 2, …
+    - ``gaps``, a row a gap of the trace: ``SIZE`` in bytes; ``OFFLOAD``, ``PREFETCH``: ticks of a
+      transfer; ``OPENS``, ``CLOSES``: the tensor can be absent at keys in ``[OPENS, CLOSES)``;
+      ``WRITER_KEY``: the last key not after the writer; ``WRITTEN``: ticks of the operations up to
+      the writer; ``NEEDED``, ``READ``: ticks of the operations from ``after`` on, and of those
+      after ``before``; ``WRITER``, ``BEFORE``, ``AFTER``: operations.
+    - ``settings``: ``COMPUTE``: ticks of all operations; ``DUPLEX``: 0 or 1; ``NESTED``: 1 if every
+      writer and ``before`` comes before every ``after``.
     """
 
     def __init__(self, problem: Problem, again: Collection[int] = ()) -> None:

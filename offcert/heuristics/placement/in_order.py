@@ -13,7 +13,6 @@ needed returns to the beginning of the pool. Both change the schedule. For a sch
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import IntEnum
 
@@ -36,32 +35,18 @@ class Rule(IntEnum):
     EXACT = 2
 
 
-class Arrays:
-    """A problem's numbers, for `place_all`.
-
-    Attributes
-    ----------
-    sizes, starts, ends : int64 array
-        Bytes, and the axis of time; one entry a residence.
-    """
-
-    def __init__(self, problem: PlacementProblem) -> None:
-        residences = problem.residences
-        self.sizes = np.array(problem.sizes, dtype=np.int64)
-        self.starts = np.array([each.start for each in residences], dtype=np.int64)
-        self.ends = np.array([each.end for each in residences], dtype=np.int64)
-
-    def place(self, order: Sequence[int] | IntArray, rule: Rule = Rule.FIRST) -> IntArray:
-        """Return the addresses that an order and a rule give, by residence."""
-        given = np.asarray(order, dtype=np.int64)
-        return place_all(self.sizes, self.starts, self.ends, given, int(rule))
-
-
 def placed_in_order(
     problem: PlacementProblem, order: Sequence[int], rule: Rule = Rule.FIRST
 ) -> Placement:
     """Place all residences, one after the other."""
-    return Placement(int(each) for each in Arrays(problem).place(order, rule))
+    columns = (
+        problem.sizes,
+        [each.start for each in problem.residences],
+        [each.end for each in problem.residences],
+        order,
+    )
+    addresses = place_all(*(np.array(each, dtype=np.int64) for each in columns), int(rule))
+    return Placement(int(each) for each in addresses)
 
 
 @compiled
@@ -108,40 +93,11 @@ def greedy_by_size(problem: PlacementProblem) -> Placement:
     return _by(problem, problem.sizes)
 
 
-def greedy_by_lifetime(problem: PlacementProblem) -> Placement:
-    """Place the residences that last longest first; of equally long ones, the larger."""
-    return _by(problem, lifetimes(problem), problem.sizes)
-
-
 def greedy_by_area(problem: PlacementProblem) -> Placement:
     """Place the residences that take most memory for most time first: size times lifetime."""
-    return _by(problem, areas(problem), problem.sizes)
-
-
-def greedy_by_degree(problem: PlacementProblem) -> Placement:
-    """Place the residences that meet most others first; of equal ones, the larger."""
-    return _by(problem, degrees(problem), problem.sizes)
-
-
-def lifetimes(problem: PlacementProblem) -> list[int]:
-    """Return the length of each residence in time."""
-    return [each.end - each.start for each in problem.residences]
-
-
-def areas(problem: PlacementProblem) -> list[int]:
-    """Return each residence's bytes times the time that it lasts."""
-    return [a * b for a, b in zip(problem.sizes, lifetimes(problem), strict=True)]
-
-
-def degrees(problem: PlacementProblem) -> list[int]:
-    """Return how many others that are not empty each residence meets, itself included."""
-    rows = [each for each, size in zip(problem.residences, problem.sizes, strict=True) if size > 0]
-    starts = sorted(each.start for each in rows)
-    ends = sorted(each.end for each in rows)
-    return [
-        bisect_left(starts, each.end) - bisect_right(ends, each.start)
-        for each in problem.residences
-    ]
+    lasting = (each.end - each.start for each in problem.residences)
+    areas = [size * time for size, time in zip(problem.sizes, lasting, strict=True)]
+    return _by(problem, areas, problem.sizes)
 
 
 def _by(problem: PlacementProblem, *keys: Sequence[int]) -> Placement:

@@ -166,12 +166,7 @@ class RematerialisationSearch:
     def least_memory(self, deadline: int | None = None, on_found: OnFound | None = None) -> Found:
         """Return the execution of least memory that is found before somebody stops it.
 
-        Parameters
-        ----------
-        deadline : int, optional
-            Ticks, at least those of all computations.
-        on_found : callable, optional
-            Told of each better one.
+        A deadline is at least the ticks of all computations. Each better one is passed on.
         """
         plain = Strategy.plain(self._free).expand(self._free)
         best = Found(plain, plain.trace.peak_memory, plain.trace.compute_time)

@@ -18,19 +18,10 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 
 
 class DeviceRun:
-    """A device in the middle of its step.
+    """A device in the middle of its step, which follows a plan of its own problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        The device's own.
-    plan : Plan
-        The plan: which of its activations leave.
-
-    Raises
-    ------
-    PlanError
-        If the plan is inconsistent, or what is resident at the start does not fit.
+    A `PlanError` says that the plan is inconsistent, or that what is resident at the start does not
+    fit.
     """
 
     def __init__(self, problem: Problem, plan: Plan) -> None:

@@ -33,10 +33,8 @@ Priority = Callable[[LinkUse, int], object]
 def simulate_devices(problem: DevicesProblem, plan: DevicesPlan) -> DevicesSchedule:
     """Return the earliest schedule that follows a plan.
 
-    Raises
-    ------
-    PlanError
-        If the plan is inconsistent, incomplete or gets stuck; the message says where.
+    A `PlanError` says that the plan is inconsistent, incomplete or gets stuck; the message says
+    where.
     """
     _require_complete(problem, plan)
     moves = [Plan(plan.moves(device)) for device in range(problem.devices)]
@@ -65,20 +63,10 @@ def simulate_devices(problem: DevicesProblem, plan: DevicesPlan) -> DevicesSched
 def dispatch(problem: DevicesProblem, plans: Iterable[Plan], priority: Priority) -> DevicesSchedule:
     """Return the schedule in which a rule decides who uses the link next.
 
-    Parameters
-    ----------
-    problem : DevicesProblem
-        The steps of all devices, and the exchange of gradients.
-    plans : iterable of Plan
-        A plan for each device: which activations leave, and in which order.
-    priority : callable
-        Of a transfer or an addition and the time at which it became possible; the least comes
-        first, among those that can start first. Nothing is left idle for what comes later.
-
-    Raises
-    ------
-    PlanError
-        If a plan is inconsistent or gets stuck.
+    There is a plan for each device: which activations leave, and in which order. Of a transfer or
+    an addition, and the time at which it became possible, the least priority comes first, among
+    those that can start first. Nothing is left idle for what comes later. A `PlanError` says that a
+    plan is inconsistent or gets stuck.
     """
     run = _Run(problem, list(plans), None)
     while True:

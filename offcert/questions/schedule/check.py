@@ -111,15 +111,7 @@ def _whole_ticks(size: int, rate: Fraction) -> int:
 
 
 class BusyTicks:
-    """The ticks in which one direction has the link.
-
-    Parameters
-    ----------
-    transfers : iterable of Transfer
-        Those of both.
-    kind : Kind
-        The direction.
-    """
+    """The ticks in which one direction has the link, of transfers in both."""
 
     def __init__(self, transfers: Iterable[Transfer], kind: Kind) -> None:
         self.starts: list[int] = []

@@ -44,19 +44,9 @@ def sums_at(
 ) -> list[Number]:
     """Return the sum of all changes of memory at each of some places.
 
-    Parameters
-    ----------
-    changes : iterable of (Gap, moment, amount)
-        Each counts at the stations at which the gap's tensor may be absent, from a moment on.
-    places : sequence of (station, moment)
-        In any order.
-    zero : int or Fraction
-        Nothing, as a number of the same kind as the amounts.
-
-    Returns
-    -------
-    list of int or of Fraction
-        One sum a place.
+    A change is a gap, a moment and an amount, and counts at the stations at which the gap's tensor
+    may be absent, from the moment on. Places are stations with moments, in any order; zero is
+    nothing, as a number of the same kind as the amounts.
     """
     # From station to station, changes enter a Fenwick tree over the places' moments and leave it.
     moments = sorted({moment for _, moment in places})
@@ -100,11 +90,6 @@ class Grid:
     """Rationals as multiples of a part that makes all of them whole; as they are if it is too fine.
 
     Either is exact.
-
-    Parameters
-    ----------
-    values : iterable of Fraction
-        Numbers that are to be whole.
     """
 
     def __init__(self, values: Iterable[Fraction]) -> None:
@@ -141,12 +126,8 @@ def absent_at(
 ) -> list[Rational]:
     """Return how many bytes are off the device at each of some places.
 
-    Parameters
-    ----------
-    flows : sequence of Flow
-        Flows, whose times are whole on the clock, if all are.
-    places : sequence of (station, time)
-        Times as the clock has them.
+    Places are stations with times as the clock has them; times of flows are whole on it, if all
+    are.
     """
     sizes = Grid(flow.amount for flow in flows)
     ended = [(flow.gap, clock.number(flow.end), sizes.number(flow.amount)) for flow in flows]

@@ -80,18 +80,9 @@ def host_residences(trace: Trace, schedule: Schedule | FluidSchedule) -> HostRes
 def host_residences_in_order(trace: Trace, plan: Plan) -> HostResidences:
     """Return which tensors have a copy on the host, and before which operations it is needed.
 
-    Parameters
-    ----------
-    trace : Trace
-        The trace that is executed.
-    plan : Plan
-        A plan that makes sense on the trace (`Plan.require_consistent`).
-
-    Returns
-    -------
-    tuple of (Occupant, Residence)
-        By the numbers of the tensors; what is empty has none. The residence starts at the operation
-        before which the copy is written, and ends after that before which it is read last.
+    The plan makes sense on the trace (`Plan.require_consistent`). They are ordered by the numbers
+    of the tensors; what is empty has none. A residence starts at the operation before which the
+    copy is written, and ends after that before which it is read last.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -123,16 +114,9 @@ def placement_problem(
 ) -> PlacementProblem:
     """Return the problem of finding an address for every residence of a schedule.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of which `schedule` is a valid one; of a certificate, `Certificate.executed`.
-    schedule : Schedule
-        Its transfers are whole.
-    capacity : int, optional
-        Bytes of the pool; by default it is to be as small as possible.
-    alignment : int
-        Bytes of which every address is a multiple.
+    The schedule is a valid one of the problem (of a certificate, `Certificate.executed`), with
+    whole transfers. The capacity is the bytes of the pool, which by default is to be as small as
+    possible; every address is a multiple of the alignment.
     """
     found = residences(problem.trace, schedule)
     axis = problem.units.time if _ticks_suffice(problem.trace) else "tick"
@@ -332,19 +316,10 @@ def _better(grown: int, known: int, excess: int) -> bool:
 def pinned_and_pageable(problem: PlacementProblem, pinned: int) -> tuple[int, int]:
     """Divide copies on the host between pinned memory of a limited size and pageable memory.
 
-    Parameters
-    ----------
-    problem : PlacementProblem
-        When each copy is needed, and its bytes.
-    pinned : int
-        Bytes that may be pinned. If not all copies fit, those in pageable memory come and go by
-        way of a part of it.
-
-    Returns
-    -------
-    tuple of (int, int)
-        Most bytes that are needed at a time, of pinned memory and of pageable memory. The former is
-        above `pinned` where no copy could be on its way through it.
+    The problem says when each copy is needed, and its bytes. If not all copies fit into so many
+    pinned bytes, those in pageable memory come and go by way of a part of them. Returned are the
+    most bytes that are needed at a time, of pinned and of pageable memory. The former is above
+    `pinned` where no copy could be on its way through it.
     """
     if problem.load <= pinned:
         return problem.load, 0

@@ -36,23 +36,7 @@ _UNKNOWN = -1
 
 
 class Simulator:
-    """Evaluates plans on one problem.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its transfers are taken as atomic.
-
-    Attributes
-    ----------
-    gap_tensor, gap_size, offload_time, prefetch_time : int64 arrays, one entry a gap
-        Index of the gap's tensor, its bytes, and the ticks of a transfer in either direction while
-        the other does not run.
-    tables : tuple of int64 arrays
-        The problem's numbers, as `run_claims` reads them.
-    scratch : tuple of int64 arrays
-        Arrays that `run_claims` writes to: the operations' starts first; the rest is its own.
-    """
+    """Evaluates plans on one problem, whose transfers are taken as atomic."""
 
     def __init__(self, problem: Problem) -> None:
         trace = problem.trace
@@ -60,6 +44,8 @@ class Simulator:
         memory = problem.platform.memory
         self.problem = problem
         self.trace = trace
+        # An entry a gap: index of its tensor, its bytes, and the ticks of a transfer in either
+        # direction while the other does not run.
         self.gap_tensor = _array(gap.tensor for gap in gaps)
         self.gap_size = _array(trace.gap_size(index) for index in range(len(gaps)))
         self.offload_time, self.prefetch_time = (
@@ -70,6 +56,7 @@ class Simulator:
             for kind in (Kind.OFFLOAD, Kind.PREFETCH)
         )
         self._fits_at_start = trace.resident_at_start <= memory
+        # The problem's numbers, as `run_claims` reads them.
         self.tables = (
             _array(trace.durations),
             _array(trace.demand) - memory,
@@ -83,6 +70,7 @@ class Simulator:
             *_by_operation([gap.before for gap in gaps], len(trace)),
             *_by_operation([gap.after for gap in gaps], len(trace)),
         )
+        # `run_claims` writes the operations' starts to the first; the rest is its own.
         self.scratch: tuple[IntArray, ...] = (
             np.zeros(len(trace), dtype=np.int64),
             np.zeros((5, len(gaps) + 1), dtype=np.int64),
@@ -95,12 +83,8 @@ class Simulator:
 
         No transfer is slowed down: where the link can do that, the plan's schedule may take longer.
 
-        Parameters
-        ----------
-        prefetch : bool array, one entry a move
-            Whether the move is a prefetch.
-        gap, before : int64 arrays, one entry a move
-            As in `Move`. The plan must be consistent (`Plan.require_consistent`).
+        There is an entry a move: whether it is a prefetch, and as in `Move`. The plan must be
+        consistent (`Plan.require_consistent`).
         """
         return self._run(prefetch, gap, before, np.empty(len(gap), dtype=np.int64), self.tables)
 
@@ -129,10 +113,7 @@ class Simulator:
     def run(self, plan: Plan) -> Schedule:
         """Return the schedule of `plan`.
 
-        Raises
-        ------
-        PlanError
-            If the plan is inconsistent or gets stuck; the message says where.
+        A `PlanError` says that the plan is inconsistent or gets stuck; the message says where.
         """
         plan.require_consistent(self.trace)
         return settled(self.problem, partial(self.timed, plan))
@@ -140,10 +121,7 @@ class Simulator:
     def timed(self, plan: Plan, lasts: Lasting) -> Schedule:
         """Return the schedule in which transfers last as long as is said, or else alone.
 
-        Raises
-        ------
-        PlanError
-            If the plan, which is consistent, gets stuck; the message says where.
+        A `PlanError` says that the plan, which is consistent, gets stuck; the message says where.
         """
         ticks = {Kind.OFFLOAD: self.offload_time, Kind.PREFETCH: self.prefetch_time}
         if lasts:
@@ -345,10 +323,7 @@ def _settle(
 ) -> tuple[int, int, int]:
     """Absorb releases up to `time`, and on until `need` bytes are absent.
 
-    Returns
-    -------
-    time, head, absent : int
-        `time` is -1 if that never happens.
+    It returns time, head and absent; time is -1 if that never happens.
     """
     while head < tail and (times[head] <= time or absent < need):
         time = max(time, times[head])

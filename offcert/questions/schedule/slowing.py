@@ -27,14 +27,9 @@ Lasting: TypeAlias = Mapping[tuple[Kind, int], int]
 def settled(problem: Problem, timed: Callable[[Lasting], Schedule]) -> Schedule:
     """Return the schedule in which transfers slow each other down as the platform says.
 
-    Parameters
-    ----------
-    problem : Problem
-        The sizes, and the rates of the link.
-    timed : callable
-        Returns a schedule in which transfers last as long as it is told, and alone
-        (`Platform.transfer_time`) if it is told nothing. What starts at a time must depend only on
-        what has ended by then.
+    The function `timed` returns a schedule in which transfers last as long as it is told, and alone
+    (`Platform.transfer_time`) if it is told nothing. What starts at a time must depend only on what
+    has ended by then.
     """
     schedule = timed({})
     while problem.platform.slows:
@@ -55,14 +50,9 @@ def settled(problem: Problem, timed: Callable[[Lasting], Schedule]) -> Schedule:
 def latest(problem: Problem, early: Schedule, timed: Callable[[Lasting], Schedule]) -> Schedule:
     """Return the latest times of a plan over a box of uncertain times.
 
-    Parameters
-    ----------
-    problem : Problem
-        The slowest corner of the box; its link slows down.
-    early : Schedule
-        The plan's times at the fastest corner, which are earlier at no point.
-    timed : callable
-        As for `settled`, of the slowest corner.
+    The problem is the slowest corner of the box, whose link slows down; `early` are the plan's
+    times at the fastest corner, which are earlier at no point; `timed` is as for `settled`, of the
+    slowest corner.
     """
     platform, trace = problem.platform, problem.trace
     meeting = {(each.kind, each.gap) for each in early.transfers}

@@ -141,15 +141,8 @@ class AllocatorPeaks:
     def beside(self, limit: int, planned: int) -> dict[str, int]:
         """Return it beside what a plan may take and says it takes, for JSON.
 
-        Parameters
-        ----------
-        limit, planned : int
-            Bytes of the whole device: with what the plan's problem does not count.
-
-        Returns
-        -------
-        dict
-            Bytes, and parts of a million.
+        Both are bytes of the whole device: with what the plan's problem does not count. Returned
+        are bytes, and parts of a million.
         """
         return {
             "limit": limit,

@@ -6,11 +6,8 @@ import pytest
 
 from offcert.heuristics.placement.in_order import (
     best_fit,
-    degrees,
     first_fit,
     greedy_by_area,
-    greedy_by_degree,
-    greedy_by_lifetime,
     greedy_by_size,
     modnn_pool,
     placed_in_order,
@@ -31,9 +28,7 @@ ALL = [
     best_fit,
     modnn_pool,
     greedy_by_size,
-    greedy_by_lifetime,
     greedy_by_area,
-    greedy_by_degree,
 ]
 
 # Blocks of 5, 1, 3, 1, 4 and 1 fill the pool; the first, third and fifth end: holes of 5, 3 and 4.
@@ -83,7 +78,5 @@ def test_greedy_orders() -> None:
         [Residence("long", 1, 0, 9), Residence("large", 5, 2, 4), Residence("area", 4, 3, 7)],
     )
     assert greedy_by_size(problem).addresses == (9, 0, 5)
-    assert greedy_by_lifetime(problem).addresses == (0, 5, 1)
     assert greedy_by_area(problem).addresses == (9, 4, 0)
-    assert degrees(problem) == [3, 3, 3]
     assert placed_in_order(problem, [2, 0, 1]).addresses == (4, 5, 0)

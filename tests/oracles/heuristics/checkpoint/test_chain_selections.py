@@ -7,20 +7,18 @@ import pytest
 from offcert.core.errors import InputError, MethodError
 from offcert.heuristics.checkpoint import selections as algorithm_3
 from offcert.heuristics.checkpoint.arbitrary import limits_tried, queued_reforwarding
-from offcert.heuristics.checkpoint.live import (
-    MEMORY_MODELS,
-    budget_search,
-    chen_memory,
-    dynamic_memory,
-    reforwarding_memory,
-    sqrt_rule,
-    static_memory,
-)
+from offcert.heuristics.checkpoint.live import budget_search, chen_memory, sqrt_rule
 from offcert.heuristics.checkpoint.selections import (
     SELECTIONS,
     dynamic_selection,
     linear_selection,
     static_selection,
+)
+from papers.checkpoint_chains.memory_models import (
+    MEMORY_MODELS,
+    dynamic_memory,
+    reforwarding_memory,
+    static_memory,
 )
 from support.oracles.checkpoint import (
     algorithm_3_as_printed,
