@@ -1,4 +1,4 @@
-"""`budget_solver`: in the place of PyTorch's knapsack, what to save with a proved bound."""
+"""`budget_solver`: what to save, in the place of PyTorch's knapsack; for a budget with a bound."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BYTES = Units("ns", "B")
 def budget_solver(*, peak: int | str | None = None, time_limit: float = 20.0) -> BudgetSolver:
     """Return a solver for ``torch._functorch.config.activation_memory_budget_solver``.
 
-    With one line PyTorch's partitioner saves what costs least to do without, proved so::
+    With one line PyTorch's partitioner saves what costs least to do without::
 
         torch._functorch.config.activation_memory_budget_solver = offcert.budget_solver()
 
@@ -46,7 +46,8 @@ def budget_solver(*, peak: int | str | None = None, time_limit: float = 20.0) ->
         batch) while the divided graphs run node by node, in bytes or as ``"6GiB"``. It takes the
         place of PyTorch's budget for what is saved, whose peak may rise as the budget falls; the
         budget then only says whether PyTorch asks: choose a small one, such as 1e-6. If nothing was
-        found that keeps to the limit, what takes least is used, and a warning says so.
+        found that keeps to the limit, what takes least is used, and a warning says so. What is found
+        is not proved to be near the best: only for a budget is there a bound.
     time_limit : float
         Seconds for a graph.
 
@@ -72,10 +73,11 @@ class BudgetReport:
     ----------
     budget, saved : int or None, int
         Bytes that may be saved (None if the peak is limited instead), and that are, without inputs.
-    cost, bound : int
+    cost, bound : int, int or None
         Of what runs again, in units of PyTorch's estimator (FLOPs, if it is ``"flops"``; times that
         are no whole numbers are counted in billionths of the longest). No choice that keeps to the
-        limits costs less than the bound; proved by multipliers, in whole numbers.
+        budget costs less than the bound, which follows from multipliers in whole numbers. None if
+        the peak is limited: nothing is claimed then.
     peak, peak_limit : int, int or None
         Bytes of the tensors of both passes beside the inputs of the step, at most, and their limit.
     kept : bool
@@ -87,16 +89,18 @@ class BudgetReport:
     budget: int | None
     saved: int
     cost: int
-    bound: int
+    bound: int | None
     peak: int
     peak_limit: int | None
     kept: bool
     again: tuple[str, ...]
 
     @property
-    def gap(self) -> float:
-        """How much less the cost could be at most, as a part of it."""
-        return relative_gap(self.cost, self.bound) if self.cost else 0.0
+    def gap(self) -> float | None:
+        """How much less the cost could be at most, as a part of it; None without a bound."""
+        if not self.cost:
+            return 0.0
+        return None if self.bound is None else relative_gap(self.cost, self.bound)
 
     def __str__(self) -> str:
         saved = f"{format_size(self.saved, _BYTES)} saved"
@@ -106,9 +110,12 @@ class BudgetReport:
         if self.peak_limit is not None:
             peak += f" of {format_size(self.peak_limit, _BYTES)} allowed"
         text = (
-            f"budget: {saved}, {peak}, {len(self.again)} operators run again for {self.cost} "
-            f"units, at least {self.bound} in any choice (proved within {format_gap(self.gap)})"
+            f"budget: {saved}, {peak}, {len(self.again)} operators run again for {self.cost} units"
         )
+        if self.bound is not None and self.gap is not None:
+            text += f", at least {self.bound} in any choice (proved within {format_gap(self.gap)})"
+        else:
+            text += ", and how few would do is not known"
         if self.kept:
             return text
         limit = "peak" if self.budget is None else "budget"
@@ -157,7 +164,7 @@ class BudgetSolver(CustomKnapsackSolver):
             budget,
             made.bytes,
             made.cost,
-            min(bound, made.cost),
+            None if bound is None else min(bound, made.cost),
             made.peak,
             self._peak,
             kept,

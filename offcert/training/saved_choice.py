@@ -109,23 +109,25 @@ class GraphChoice:
         first = [number for number, each in enumerate(found) if isinstance(each, GradAOTOutput)]
         return first[0] if first else len(found)
 
-    def made(self, time_limit: float) -> tuple[GraphOutcome, int]:
-        """Return the decision, and a bound on its cost; nodes are marked if need be."""
+    def made(self, time_limit: float) -> tuple[GraphOutcome, int | None]:
+        """Return the decision, and a bound on its cost; nodes are marked if need be.
+
+        Within a peak no bound is known that says much: how long what runs again is there depends on
+        all that does.
+        """
         self._deadline = time.monotonic() + time_limit
         if self.peak is not None:
-            best, bound = self._within(self.peak)
-            return self._carried_out(best), bound
+            return self._carried_out(self._within(self.peak)), None
         found = self._chosen(budget=self.budget)
         best = self._least() if found.names is None else self.outcome(found.names)
         return self._carried_out(best), found.bound or 0
 
-    def _within(self, peak: int) -> tuple[GraphOutcome, int]:
-        """Return a choice that keeps to a peak if one is found, and a bound on its cost."""
+    def _within(self, peak: int) -> GraphOutcome:
+        """Return a choice that keeps to a peak, if one is found."""
         moments, rows = self.joint.moments(), list[NodeDemand]()
-        relaxed, bound, whole = self._least(), 0, self._left
+        relaxed, whole = self._least(), self._left
         least = best = relaxed
-        while (found := self._chosen(rows)).names is not None:
-            bound = max(bound, found.bound or 0)
+        while (found := self._chosen(rows, proved=False)).names is not None:
             over = [(each.at(found.names), n) for n, each in enumerate(moments) if each not in rows]
             over = [each for each in over if each[0] > peak]
             if over and self._left > 0:
@@ -133,18 +135,17 @@ class GraphChoice:
                 continue
             relaxed = self.outcome(found.names)
             best = self._better(best, relaxed)
-            if relaxed.peak <= peak or self._left < _REFUTING * whole:
+            if relaxed.peak <= peak:
+                # The cheapest of all, unless the solver had too little time.
+                return self._filled(best)
+            if self._left < _REFUTING * whole:
                 break
             self._refuted.append(self._excluded(found.names))
-        bound = max(bound, found.bound or 0)
-        if found.bound is None:
-            # No choice is left: what takes least.
-            return best, bound
         low, high = least.bytes, max(least.bytes, relaxed.bytes)
         # What runs again takes room, too: the less is saved, the less there is beside it, and the
         # more it costs. That is so by and large, and parts are halved as if it were so always.
         begin, end, tried = 0, _PARTS, set[int]()
-        while self._left > 0 and not (best.peak <= peak and best.cost <= bound):
+        while self._left > 0:
             part = (begin + end) // 2
             if part in tried or end - begin < 2:
                 part = next((p for p in range(_PARTS - 1, 0, -1) if p not in tried), 0)
@@ -160,7 +161,7 @@ class GraphChoice:
                 begin = max(begin, part)
             else:
                 end = min(end, part)
-        return self._filled(best), bound
+        return self._filled(best)
 
     def _excluded(self, saved: frozenset[Key]) -> tuple[Mapping[Name, int], int]:
         """Return a row that excludes the choices that divide the graph as this one does.

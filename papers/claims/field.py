@@ -78,11 +78,14 @@ def case_of(row: EvidenceRow) -> Case:
 
 
 def again_case(row: EvidenceRow) -> Case:
-    """Return the case of what runs again: which part of it no division within the peak needs."""
-    again, proved, known = (_whole(row, name) or 0 for name in ("step", "least", "known"))
-    least, most = (Fraction(again - one, max(again, 1)) for one in (known, proved))
-    text = f"{float(100 * least):.1f} to {float(100 * most):.1f} % of it in vain"
-    return Case(row.case, _between(least, most), least, text)
+    """Return the case of what runs again: which part of it a division within the peak spares.
+
+    How much the best one would spare nobody has proved, so that no case holds in which any runs.
+    """
+    again, known = (_whole(row, name) or 0 for name in ("step", "known"))
+    least = Fraction(again - known, max(again, 1))
+    text = f"at least {float(100 * least):.1f} % of it in vain"
+    return Case(row.case, _between(least, Fraction(min(again, 1))), least, text)
 
 
 def _between(least: Fraction, most: Fraction) -> Outcome:
@@ -173,10 +176,10 @@ FIELD = (
         "budget-least",
         f"{_PYTORCH}, `activation_memory_budget`",
         "What PyTorch's partitioner runs again at a budget is what its peak needs.",
-        "A budget of a network: PyTorch's estimate of what runs again beside the least that is "
-        "proved of all divisions of the same joint graph within the same peak, and the best one "
-        "found (`offcert.budget_solver`, whose bound follows from multipliers and is not kept as a "
-        "certificate). The claim fails where 1 % of it or more is in vain.",
+        "A budget of a network: PyTorch's estimate of what runs again beside that of the best "
+        "division of the same joint graph within the same peak that was found "
+        "(`offcert.budget_solver`). The claim fails where 1 % of it or more is in vain, and else "
+        "is open, as of a better one nothing is known.",
     ),
     FieldClaim(
         "megatron-selective",

@@ -31,7 +31,7 @@ def test_no_planner_is_below_what_is_proved() -> None:
         rows = EVIDENCE.of(claim.key)
         assert rows
         for row in rows:
-            proved = row.figures.get("lower", row.figures.get("least"))
+            proved = row.figures.get("lower")
             if proved is not None:
                 found = [row.figures[name] for name in ("known", "step")]
                 assert all(each is None or int(str(each)) >= int(str(proved)) for each in found)
@@ -49,11 +49,11 @@ def test_divisions_of_a_network_are_those_of_the_page(field: ModuleType) -> None
 
 
 def test_rows_of_a_case_share_what_is_known(field: ModuleType) -> None:
-    rows = [{"budget": 0.1, "again": 9, "peak": 7, "bound": 5, "best": None}]
+    rows = [{"budget": 0.1, "again": 9, "peak": 7, "best": None}]
     rows += [{"budget": 0.2, "again": 8, "peak": 6}]
     peak, least = field.divided_rows("net", rows)
     assert (peak.case, dict(peak.figures)) == ("net, 0.2 to 0.1", {"peak": 7, "other": 6})
     # Where ours does not keep to the peak, PyTorch's own is the best known.
-    assert dict(least.figures) == {"least": 5, "known": 9, "step": 9, "peak": 7}
+    assert dict(least.figures) == {"known": 9, "step": 9, "peak": 7}
     claim = next(each for each in FIELD if each.key == "budget-least")
     assert [case.outcome for case in claim.judge([least]).cases] == [Outcome.OPEN]
