@@ -46,8 +46,8 @@ def budget_solver(*, peak: int | str | None = None, time_limit: float = 20.0) ->
         batch) while the divided graphs run node by node, in bytes or as ``"6GiB"``. It takes the
         place of PyTorch's budget for what is saved, whose peak may rise as the budget falls; the
         budget then only says whether PyTorch asks: choose a small one, such as 1e-6. If nothing was
-        found that keeps to the limit, what takes least is used, and a warning says so. What is found
-        is not proved to be near the best: only for a budget is there a bound.
+        found that keeps to the limit, what takes least is used, and a warning says so. How far from
+        the best it is nobody knows: there is a bound for a budget alone.
     time_limit : float
         Seconds for a graph.
 
