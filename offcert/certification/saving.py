@@ -8,25 +8,13 @@ sums of bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcert.formulations.common.binary_tree import minimum
 from offcert.formulations.common.linear_model import LinearModel
-
-# A storage or an operator, by whatever the caller calls it.
-Name = int | str
-
-
-@dataclass(frozen=True)
-class Saving:
-    """The storages that a step may save, what makes each, and what the backward pass reads."""
-
-    sizes: Mapping[Name, int]  # Bytes of the storages that may be saved
-    makers: Mapping[Name, Name]  # The operator that makes each storage
-    times: Mapping[Name, int]  # Cost of each operator that may run again
-    reads: Mapping[Name, Sequence[Name]]  # The storages that each of these operators reads
-    needs: Sequence[Name]  # Storages that the backward pass reads
+from offcert.proofs.saving import Fact, Limit, Name, Saving, SavingCase
+from offcert.verification.saving import proved_cost
 
 
 @dataclass(frozen=True)
@@ -36,11 +24,13 @@ class SavedChoice:
     # Storages that are saved; None if no choice was found that keeps to the limits.
     names: frozenset[Name] | None
     bound: int | None  # No choice that keeps to the limits costs less; None if none keeps to them
+    # The proof of the bound, for `offcert.verification.saving`.
+    cases: tuple[SavingCase, ...] = ()
 
 
 def choose(
     saving: Saving,
-    limits: Sequence[tuple[Mapping[Name, int], int]],
+    limits: Sequence[Limit],
     time_limit: float,
     *,
     least_bytes: bool = False,
@@ -66,18 +56,37 @@ def choose(
         columns = [save.get(name), run.get(saving.makers[name])]
         return [(column, 1) for column in columns if column is not None]
 
-    for name in saving.needs:
-        model.row(there(name), 1)
+    facts: list[Fact] = []
+
+    def require(fact: Fact, terms: list[tuple[int, float]], *ends: float) -> None:
+        model.row(terms, *ends)
+        # A row without decisions is none.
+        facts.extend([fact] * (len(model.rows) - len(facts)))
+
+    for place, name in enumerate(saving.needs):
+        require(("need", place, 0), there(name), 1)
     for work, column in run.items():
-        for name in saving.reads[work]:
-            model.row([*there(name), (column, -1)], 0)
-    for sizes, limit in limits:
-        terms = [(save[name], size) for name, size in sizes.items() if name in save]
-        model.row(terms, -math.inf, limit)
+        for place, name in enumerate(saving.reads[work]):
+            require(("read", work, place), [*there(name), (column, -1)], 0)
+    for place, (sizes, limit) in enumerate(limits):
+        saved: list[tuple[int, float]] = [
+            (save[name], size) for name, size in sizes.items() if name in save
+        ]
+        require(("limit", place, 0), saved, -math.inf, limit)
     found = minimum(model, time_limit, proved=proved)
-    if found.values is None:
-        return SavedChoice(None, found.bound)
-    values = found.values
-    return SavedChoice(
-        frozenset(name for name, column in save.items() if values[column]), found.bound
+    decisions = dict(enumerate([*(("save", n) for n in save), *(("run", n) for n in run)]))
+    cases = tuple(
+        SavingCase(
+            {decisions[column]: value for column, value in fixed.items()},
+            {fact: abs(each) for fact, each in zip(facts, multipliers, strict=True) if each},
+        )
+        for fixed, multipliers in found.leaves
     )
+    bound, values = found.bound, found.values
+    if proved and bound is not None and not least_bytes:
+        # Only what is established again is said.
+        bound = min(bound, proved_cost(saving, limits, cases) or 0)
+    if values is None:
+        return SavedChoice(None, bound, cases)
+    names = frozenset(name for name, column in save.items() if values[column])
+    return SavedChoice(names, bound, cases)

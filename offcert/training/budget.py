@@ -76,8 +76,9 @@ class BudgetReport:
     cost, bound : int, int or None
         Of what runs again, in units of PyTorch's estimator (FLOPs, if it is ``"flops"``; times that
         are no whole numbers are counted in billionths of the longest). No choice that keeps to the
-        budget costs less than the bound, which follows from multipliers in whole numbers. None if
-        the peak is limited: nothing is claimed then.
+        budget costs less than the bound, which follows from multipliers and has been established
+        again in rationals, by code that shares nothing with what found them. None if the peak is
+        limited: nothing is claimed then.
     peak, peak_limit : int, int or None
         Bytes of the tensors of both passes beside the inputs of the step, at most, and their limit.
     kept : bool

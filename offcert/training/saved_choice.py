@@ -14,8 +14,9 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import flop_registry
 
-from offcert.certification.saving import Name, SavedChoice, Saving, choose
+from offcert.certification.saving import SavedChoice, choose
 from offcert.core.errors import InputError
+from offcert.proofs.saving import Name, Saving
 from offcert.runtime.compiled.joint_graph import (
     JointGraph,
     NodeDemand,

@@ -13,6 +13,7 @@ import heapq
 import math
 import time
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import count
 from typing import Any
 
@@ -44,6 +45,9 @@ class Minimum:
     values: tuple[int, ...] | None
     cost: int | None  # Of that solution.
     bound: int | None  # No solution costs less; None if it is proved that there is no solution.
+    # The cases of which the bound is the least: which columns are decided how, and a multiplier for
+    # each row, per unit of cost.
+    leaves: tuple[tuple[dict[int, int], tuple[Fraction, ...]], ...] = ()
 
 
 def minimum(model: LinearModel, time_limit: float, *, proved: bool = True) -> Minimum:
@@ -54,6 +58,10 @@ def minimum(model: LinearModel, time_limit: float, *, proved: bool = True) -> Mi
     were found. Unless `proved`, no time is spent on the bound: it is what costs alone make it.
     """
     return _Search(model, time.monotonic() + time_limit).run(time_limit, proved)
+
+
+# A bound, a number of its own, the columns that are decided, and multipliers.
+_Node = tuple[int, int, dict[int, int], list[int]]
 
 
 class _Search:
@@ -74,6 +82,7 @@ class _Search:
         self.unit = max(1, *map(abs, self.cost)) if self.cost else 1
         self.best: tuple[int, ...] | None = None
         self.best_cost: int | None = None
+        self.heap: list[_Node] = []
         self._program = self._scaled() if self.rows else None
 
     def run(self, time_limit: float, proved: bool) -> Minimum:
@@ -95,7 +104,14 @@ class _Search:
         if not proved:
             self.deadline = time.monotonic()
         bound = self._grow()
-        return Minimum(self.best, self.best_cost, bound)
+        return Minimum(self.best, self.best_cost, bound, tuple(map(self._leaf, self.heap)))
+
+    def _leaf(self, node: _Node) -> tuple[dict[int, int], tuple[Fraction, ...]]:
+        _, _, fixed, multipliers = node
+        return fixed, tuple(
+            Fraction(each * self.unit, _PRECISION * scale)
+            for each, scale in zip(multipliers, self.scale, strict=True)
+        )
 
     def bound(self, fixed: dict[int, int], multipliers: list[int]) -> int:
         """Return the least cost with some columns decided that multipliers prove, rounded up.
@@ -143,8 +159,9 @@ class _Search:
         """Return a bound: the least over the leaves of a tree that decides columns both ways."""
         nothing = [0] * len(self.rows)
         order = count()
-        heap = [(self.bound({}, nothing), next(order), dict[int, int](), nothing)]
-        while heap:
+        heap = self.heap
+        heap.append((self.bound({}, nothing), next(order), {}, nothing))
+        while True:
             bound, _, fixed, multipliers = heap[0]
             if self._reached(bound) or time.monotonic() >= self.deadline:
                 return bound if self.best_cost is None else min(bound, self.best_cost)
@@ -153,18 +170,17 @@ class _Search:
                 return bound
             better, column, used = found
             heapq.heappop(heap)
-            bound = max(bound, better)
-            if column is None or self._reached(bound):
-                if self._reached(bound):
-                    heapq.heappush(heap, (bound, next(order), fixed, used))
-                    continue
-                # The relaxation is whole, but rounding keeps its bound below: nothing to branch on.
-                return min([bound, *(each[0] for each in heap)])
+            if column is None or self._reached(max(bound, better)):
+                best = used if better > bound else multipliers
+                heapq.heappush(heap, (max(bound, better), next(order), fixed, best))
+                if column is None and not self._reached(max(bound, better)):
+                    # The relaxation is whole, but rounding keeps its bound below: no more to do.
+                    return heap[0][0]
+                continue
             for value in (0, 1):
                 child = {**fixed, column: value}
-                below = max(bound, self.bound(child, used))
-                heapq.heappush(heap, (below, next(order), child, used))
-        return self.best_cost
+                below, best = max((self.bound(child, each), each) for each in (multipliers, used))
+                heapq.heappush(heap, (below, next(order), child, best))
 
     def _reached(self, bound: int) -> bool:
         return self.best_cost is not None and bound >= self.best_cost
