@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader, Dataset
 
+from offcert.runtime.segments.code import Random
 from offcert.runtime.watch.entries import is_plain
 
 # Objects of these kinds are not looked into: they are not a model's state.
@@ -103,7 +104,8 @@ class PythonState:
             yield from self._record_function(thing)
         elif isinstance(thing, _GENERATORS):
             if self._numbers:
-                self._undo.append(_generator_state(thing))
+                generator = Random(thing, "")
+                self._undo.append(partial(generator.put, generator.take()))
         elif isinstance(thing, numpy.ndarray):
             if self._numbers:
                 self._undo.append(partial(_refill_array, thing, thing.copy()))
@@ -178,17 +180,6 @@ def _is_state(thing: Any) -> bool:
     if home.startswith(("offcert.", "torch._", "torch.distributed.")):
         return False
     return isinstance(thing, _FUNCTIONS) or hasattr(thing, "__dict__")
-
-
-def _generator_state(generator: Any) -> Callable[[], Any]:
-    """Return a function that puts a generator of random numbers back into its present state."""
-    if isinstance(generator, torch.Generator):
-        return partial(generator.set_state, generator.get_state())
-    if isinstance(generator, random.Random):
-        return partial(generator.setstate, generator.getstate())
-    if isinstance(generator, numpy.random.RandomState):
-        return partial(generator.set_state, generator.get_state())
-    return partial(setattr, generator.bit_generator, "state", generator.bit_generator.state)
 
 
 def _unmaterialise(tensor: torch.Tensor, kind: type) -> None:

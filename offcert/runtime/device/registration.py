@@ -10,9 +10,7 @@ CUDA wants the memory of a copy to be registered as a whole, or not at all.
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
-import sys
 import threading
 import time
 from collections import deque
@@ -23,17 +21,12 @@ from typing import Protocol
 import torch
 
 from offcert.core.errors import OffcertError
-from offcert.core.units import Units, format_size
 from offcert.runtime.device.host import require_free
 from offcert.runtime.device.interface import Pinning
 
 # Threads that register one arena at most; half of the processors are left to the training in any
 # case. Arbitrary.
 THREADS = 8
-
-# Seconds between two lines about one arena. Arbitrary.
-EVERY = 2.0
-_BYTES = Units("ns", "B")
 
 # Whether this is a thread that registers.
 _local = threading.local()
@@ -97,8 +90,7 @@ class Registration:
         self._threads: list[threading.Thread] = []
         self._stopped = self._released = False
         self._refused: OffcertError | None = None
-        self._begun = time.monotonic()
-        self._shown, self._seconds = self._begun, 0.0
+        self._begun, self._seconds = time.monotonic(), 0.0
 
     # Registering.
 
@@ -133,7 +125,6 @@ class Registration:
             self._registrar.begin_thread()
             while self._left:
                 self._next()
-                self._show()
         except Exception as error:
             refused = error if isinstance(error, OffcertError) else OffcertError(repr(error))
             self._refused = self._refused or refused
@@ -174,16 +165,6 @@ class Registration:
                 return
             self._ready[number] = True
             self._seconds = time.monotonic() - self._begun
-
-    def _show(self) -> None:
-        """Show on a terminal how far it has come, if it takes long."""
-        now = time.monotonic()
-        if now - self._shown < EVERY or not _is_shown():
-            return
-        self._shown = now
-        done = format_size(self.pinning.registered, _BYTES)
-        whole = format_size(self._data.numel(), _BYTES)
-        print(f"offcert: pinned {done} of {whole} of the host's memory", file=sys.stderr)
 
     # Copies meanwhile.
 
@@ -252,9 +233,3 @@ class Registration:
         with ExitStack() as stack:
             while self._known:
                 stack.callback(self._registrar.unregister, self._known.pop())
-
-
-def _is_shown() -> bool:
-    """Whether lines about the training go to a terminal: nothing is logged at all."""
-    log = logging.getLogger("offcert.training")
-    return log.level == logging.NOTSET and not log.hasHandlers() and sys.stderr.isatty()

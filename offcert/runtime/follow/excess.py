@@ -9,6 +9,7 @@ would have freed which was left out. And nothing is done instead.
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import accumulate, islice
@@ -23,7 +24,7 @@ from offcert.runtime.plan.step_table import StepTable
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.events import ENTER, LEAVE, OUTPUT
 from offcert.runtime.watch.operators import UNKNOWN, NodeCount, keeps_casts
-from offcert.runtime.watch.saved_hooks import PlacedEntries, SavedPlace, dtype_name
+from offcert.runtime.watch.saved_hooks import SavedPlace, dtype_name
 from offcert.runtime.watch.sharded import Parts
 from offcert.runtime.watch.signature import Signature, fits_into
 
@@ -172,7 +173,7 @@ def sizes_of(call: Signature | None) -> str:
     return "" if call is None else repr([each for each in call[0] if isinstance(each, list)])
 
 
-class StepEntries(PlacedEntries):
+class StepEntries:
     """Storages that a step has saved, by the place of their like in the captured one.
 
     `smaller` is the first call that asks for less than the captured one, or has other numbers; None
@@ -180,7 +181,8 @@ class StepEntries(PlacedEntries):
     """
 
     def __init__(self, table: StepTable, left_out: LeftOut) -> None:
-        super().__init__()
+        # Not a dictionary that forgets the dead: that costs more than all of them take.
+        self.by_place: dict[SavedPlace, weakref.ref[Entry]] = {}
         self.left_out = left_out
         self.smaller: Signature | None = None
         self.spared: list[Spared] = []
@@ -199,7 +201,23 @@ class StepEntries(PlacedEntries):
                 if fits and place not in self.by_place:
                     self.spared.append(Spared(place, place.size - size))
                     return self.put(place, size)
-        return super().add(operation, size, tensor)
+        place = SavedPlace(operation, size, dtype_name(tensor.dtype), tuple(tensor.shape), 0)
+        while place in self.by_place:
+            place = place._replace(ordinal=place.ordinal + 1)
+        return self.put(place, size)
+
+    def put(self, place: SavedPlace, size: int) -> Entry:
+        """Return the entry of a storage of so many bytes that counts as saved at a place."""
+        entry = Entry(place, size)
+        self.by_place[place] = weakref.ref(entry)
+        return entry
+
+    def alive(self) -> Iterator[Entry]:
+        """Yield the entries that autograd still needs."""
+        for reference in self.by_place.values():
+            entry = reference()
+            if entry is not None:
+                yield entry
 
     def instead(self, place: SavedPlace) -> Entry | None:
         """Return the entry of a storage as that of an operation which was left out, or None.

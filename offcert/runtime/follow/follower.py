@@ -246,7 +246,7 @@ class Follower:
             run = self.run if goes_on else self._begin_step(call)
             if isinstance(run, StepRun):
                 if run.hooks_saved:
-                    enter_saving(self.hooks.local, run, self._storages)
+                    enter_saving(self.hooks.local, run.deviate, self._storages)
                 self._thread = threading.get_ident()
         return run
 

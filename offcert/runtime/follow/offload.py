@@ -64,18 +64,8 @@ class Planning(Listener, Protocol):
 class Offload(AbstractContextManager["Offload"]):
     """A training under plans, to be entered again and again. Dropped, it undoes what it did.
 
-    Parameters
-    ----------
-    model : nn.Module
-        The model, which DistributedDataParallel may wrap.
-    step_plans : sequence of StepPlan
-        The plans, as far as there are any yet.
-    options : FollowOptions, optional
-        How they are followed, and on which device.
-    follower : Follower, optional
-        The one of `planning`, by which plans are followed that are made on the way.
-    planning : Planning, optional
-        Makes them.
+    DistributedDataParallel may wrap the model. Plans that are made on the way are made by
+    `planning`, and followed by its `follower`; others are the `step_plans`.
     """
 
     def __init__(

@@ -26,11 +26,11 @@ from offcert.runtime.segments.resolve import LinePart, Member, Part
 from offcert.runtime.segments.saved import Mode
 from offcert.runtime.segments.settings import GeneratorStates
 from offcert.runtime.segments.state import Before
-from offcert.runtime.torch_private import top_saved_hooks
+from offcert.runtime.torch_private import may_save_by_hooks, top_saved_hooks
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import Guard, SegmentProof, guard_of, guarded, require_same
 from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.saved_hooks import is_checkpointed, may_hook
+from offcert.runtime.watch.saved_hooks import is_checkpointed
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
@@ -81,7 +81,7 @@ class Calls:
 
     def runs(self, part: Part) -> bool:
         """Whether a segment is to be checkpointed now."""
-        if not torch.is_grad_enabled() or not may_hook():
+        if not torch.is_grad_enabled() or not may_save_by_hooks():
             return False
         if part.proof.refused is not None:
             self.strayed(f"{part.name} does not run again: {part.proof.refused}")

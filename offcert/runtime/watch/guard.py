@@ -147,11 +147,9 @@ GUARDED: dict[str, Callable[..., Any]] = {}
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class Failed(Protocol):
-    """Takes note of what went wrong, and of the step that it happened in, if that is known."""
-
-    def __call__(self, error: Exception, reason: str, session: Any) -> None:
-        """Raise if the user wants to hear of it that way."""
+# Takes note of what went wrong, in words, and of the step that it happened in, if that is known;
+# raises if the user wants to hear of it that way.
+Failed = Callable[[Exception, str, Any], None]
 
 
 class Guard:

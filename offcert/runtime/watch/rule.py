@@ -8,10 +8,7 @@ from which a plan is made.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -26,40 +23,6 @@ from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.guard import quiet
 from offcert.runtime.watch.operators import foreign_name, strided_tensors
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
-
-# Bytes of a block, and of what a thread touches at a time; threads at most. Arbitrary.
-BLOCK, _PART, _THREADS = 2**28, 2**24, 8
-
-
-class HostBlocks:
-    """Gives out memory of the host that has been touched; a block goes when its last part does."""
-
-    def __init__(self, block: int = BLOCK) -> None:
-        self._block = block
-        self._rest = torch.empty(0, dtype=torch.uint8)
-        self._pool: ThreadPoolExecutor | None = None
-
-    def take(self, size: int) -> torch.Tensor:
-        """Return so many bytes (``uint8``), of any values."""
-        if size > self._rest.numel():
-            self._rest = self._touched(max(size, self._block))
-        taken, self._rest = self._rest[:size], self._rest[size:]
-        return taken
-
-    def _touched(self, size: int) -> torch.Tensor:
-        made = torch.empty(size, dtype=torch.uint8)
-        begin = made.data_ptr()
-        if self._pool is None:
-            threads = min(_THREADS, max(1, (os.cpu_count() or 1) // 2))
-            self._pool = ThreadPoolExecutor(threads, thread_name_prefix="offcert-touch")
-        parts = range(0, size, _PART)
-        # The interpreter's lock is not held meanwhile.
-        touched = [
-            self._pool.submit(ctypes.memset, begin + at, 0, min(_PART, size - at)) for at in parts
-        ]
-        for each in touched:
-            each.result()
-        return made
 
 
 class _Away:
@@ -86,7 +49,6 @@ class Rule:
         self._saved: list[weakref.ref[Entry]] = []
         self._away: dict[int, _Away] = {}
         self._known: dict[str, int] = {}
-        self._blocks = HostBlocks(BLOCK if host is None else max(1, min(BLOCK, host)))
 
     def note(self, entry: Entry) -> None:
         """Take note that autograd has saved a storage."""
@@ -124,10 +86,7 @@ class Rule:
             return True
         with undispatched():
             device = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-            if storage.device.type == "cpu":
-                host = device.to("cpu", copy=True)
-            else:
-                host = self._blocks.take(device.numel()).copy_(device)
+            host = device.to("cpu", copy=True)
             del device
         entry.drop()
         key = id(entry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +15,6 @@ from offcert.runtime.torch_private import (
     FRAMES,
     FRAMES_OF_PYTHON,
     kept_uncompiled,
-    may_save_by_hooks,
     pop_saved_hooks,
     push_saved_hooks,
     top_saved_hooks,
@@ -24,13 +23,6 @@ from offcert.runtime.watch.entries import Entry, Handle, is_plain
 from offcert.runtime.watch.guard import GUARDED_CALL, RAISING, Guard, guarded
 from offcert.runtime.watch.sharded import Gathered, Parts, Whole, local
 from offcert.runtime.watch.tracker import LiveBytes
-
-
-class Deviating(Protocol):
-    """A step that may turn out not to be the one that was planned."""
-
-    def deviate(self, what: str) -> None:
-        """Take note of that."""
 
 
 class Holder(Protocol):
@@ -70,17 +62,19 @@ def _take_out(pack: Any) -> bool:
     return top is not None
 
 
-def enter_saving(local: Holder, step: Deviating, storages: SavedStorages | None) -> None:
+def enter_saving(
+    local: Holder, deviate: Callable[[str], None], storages: SavedStorages | None
+) -> None:
     """Make the tensors that the calling thread's autograd saves those of a step, if possible."""
     leave_saving(local)
     if top_saved_hooks(True) is not None:
-        step.deviate("other saved-tensor hooks are active around the model")
+        deviate("other saved-tensor hooks are active around the model")
         return
     assert storages is not None
     try:
         local.saving = EnteredHooks(storages)
     except RuntimeError as error:
-        step.deviate(f"saved-tensor hooks are not allowed here: {error}")
+        deviate(f"saved-tensor hooks are not allowed here: {error}")
 
 
 def leave_saving(local: Holder) -> None:
@@ -88,11 +82,6 @@ def leave_saving(local: Holder) -> None:
     entered, local.saving = local.saving, None
     if entered is not None:
         entered.leave()
-
-
-def may_hook() -> bool:
-    """Whether saved-tensor hooks are allowed: function transforms switch them off."""
-    return may_save_by_hooks()
 
 
 def is_checkpointed() -> bool:
@@ -113,39 +102,6 @@ class SavedPlace(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
     ordinal: int
-
-
-class PlacedEntries:
-    """Storages that the forward pass of a step has saved, by where that was; it is held weakly."""
-
-    def __init__(self) -> None:
-        # Not a dictionary that forgets the dead: that costs more than all of them take.
-        self.by_place: dict[SavedPlace, weakref.ref[Entry]] = {}
-
-    def get(self, place: SavedPlace) -> Entry | None:
-        """Return the entry that was saved at a place, if autograd still needs it, or None."""
-        reference = self.by_place.get(place)
-        return None if reference is None else reference()
-
-    def alive(self) -> Iterator[Entry]:
-        """Yield the entries that autograd still needs."""
-        for reference in self.by_place.values():
-            entry = reference()
-            if entry is not None:
-                yield entry
-
-    def add(self, operation: int, size: int, tensor: torch.Tensor) -> Entry:
-        """Return the entry of a storage of so many bytes that is saved for the first time."""
-        place = SavedPlace(operation, size, dtype_name(tensor.dtype), tuple(tensor.shape), 0)
-        while place in self.by_place:
-            place = place._replace(ordinal=place.ordinal + 1)
-        return self.put(place, size)
-
-    def put(self, place: SavedPlace, size: int) -> Entry:
-        """Return the entry of a storage of so many bytes that counts as saved at a place."""
-        entry = Entry(place, size)
-        self.by_place[place] = weakref.ref(entry)
-        return entry
 
 
 @cache

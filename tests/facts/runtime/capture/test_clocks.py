@@ -13,7 +13,6 @@ from offcert.runtime.capture.run import _run_fake
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import hardware
 from offcert.runtime.watch.events import OPERATOR, UNPACK
-from support.networks.shallow_networks import shallow
 
 
 class Branches(nn.Module):
@@ -43,15 +42,13 @@ def of_zoo(name, *shape):
     def run(model, batch):
         return nn.functional.cross_entropy(model(batch[0]), batch[1])
 
-    with shallow():
-        model = zoo.build(name).train()
+    model = zoo.build(name).train()
     return TrainingStep(model, run, (torch.randn(shape), torch.zeros(shape[0], dtype=torch.int64)))
 
 
 STEPS = {
     "branches": branches,
     "resnet18": lambda: of_zoo("resnet18", 2, 3, 64, 64),
-    "densenet121": lambda: of_zoo("densenet121", 1, 3, 64, 64),
 }
 
 

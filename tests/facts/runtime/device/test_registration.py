@@ -1,8 +1,6 @@
 """Arenas that are registered in the background: in order, beside copies, and given back whole."""
 
 import gc
-import logging
-import sys
 import threading
 
 import pytest
@@ -255,23 +253,6 @@ def test_without_threads_the_caller_registers_everything(monkeypatch):
     assert arena.pinning.threads == 0
     arena.close()
     assert registrar.known == set()
-
-
-@pytest.mark.usefixtures("alone")
-def test_a_terminal_shows_how_far_it_has_come(monkeypatch, capsys):
-    log = logging.getLogger("offcert.training")
-    monkeypatch.setattr(registration, "EVERY", 0.0)
-    monkeypatch.setattr(log, "hasHandlers", lambda: False)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    registrar = Registrar()
-    registrar.let(2)
-    arena = arena_of(registrar, 3, order=[])
-    ended(arena)
-    arena.close()
-    assert capsys.readouterr().err.splitlines() == [
-        "offcert: pinned 8.00 KiB of 12.00 KiB of the host's memory",
-        "offcert: pinned 12.00 KiB of 12.00 KiB of the host's memory",
-    ]
 
 
 def test_many_threads_register_each_byte_once_and_lose_none():

@@ -22,7 +22,7 @@ def host_time(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.slow
 def test_a_step_makes_few_calls(host_time) -> None:
     case = host_time.resnet("resnet18", (2, 2, 2, 2))
-    rows = host_time.measure(case, steps=1, without=("moves", "keeps and moves"))
+    rows = host_time.measure(case, steps=1, without=("keeps and moves",))
     calls = {row["way"]: row["calls"] for row in rows}
     for row in rows:
         # One segment a step is verified in full, in turn. Without any, addresses of storages that
@@ -31,14 +31,6 @@ def test_a_step_makes_few_calls(host_time) -> None:
         assert min(row["calls_by_step"]) > least * row["calls"]
     # However large the model is.
     assert calls["empty plan"] - calls["plain"] < 230
+    assert 1.5 * calls["plain"] < calls["moves"] < 3 * calls["plain"]
     assert calls["moves all"] < 4 * calls["plain"]
     assert calls["runs again"] < 1.2 * calls["checkpointed"]
-
-
-@pytest.mark.slow
-def test_a_plan_at_a_quarter_of_the_memory_makes_at_most_thrice_the_calls(host_time) -> None:
-    case = host_time.resnet("resnet18", (2, 2, 2, 2))
-    others = ("empty plan", "moves all", "runs again", "keeps and moves")
-    plain, _, moves = host_time.measure(case, steps=1, without=others)
-    assert (plain["way"], moves["way"]) == ("plain", "moves")
-    assert 1.5 * plain["calls"] < moves["calls"] < 3 * plain["calls"]

@@ -7,6 +7,7 @@ import itertools
 import warnings
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import pytest
 import torch
@@ -60,6 +61,7 @@ def loss_of(model, batch):
     return model(batch).square().mean()
 
 
+@cache
 def certificate(recompute, share):
     problem = profile(
         TrainingStep(Dropping(), loss_of, torch.randn(64, WIDTH)),

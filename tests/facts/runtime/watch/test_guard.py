@@ -334,7 +334,6 @@ def test_everything_that_pytorch_is_given_is_guarded():
     # Their own programs, which raise what goes wrong; and what passes on what it is given.
     apart = {
         ("runtime/watch/events.py", "hook"),
-        ("runtime/devices_problem.py", "clock.complete"),
         ("runtime/workloads/standard_step.py", "_require_tokens"),
     }
     found = set(given())

@@ -10,7 +10,7 @@ import offcert
 from offcert.certification.devices import certify_devices
 from offcert.core.errors import InputError
 from offcert.questions.devices.problem import Accumulation, Place
-from offcert.runtime.devices_problem import devices_problem
+from papers.devices_problem import devices_problem
 
 HOST = Accumulation(Place.HOST, Fraction(4))
 
