@@ -30,12 +30,13 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.counting import host_memory_of
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.hardware.model import MATH
-from offcert.runtime.pairs.hosted import Hosted, hosted
 from offcert.runtime.pairs.step_pair import StepPair, Taken, seeded
 from offcert.runtime.pairs.train_device import (
     DeviceKind,
+    Hosted,
     HostKind,
     TrainDevice,
+    hosted,
     require_host,
     train_device,
 )
@@ -193,7 +194,7 @@ def train(
         in the first step only, since that takes time.
     host : str
         ``"none"``: the host of a simulated device takes no time. ``"real"``: further steps are
-        taken there in the end, behind the host at hand (`offcert.runtime.pairs.hosted`).
+        taken there in the end, behind the host at hand (`offcert.runtime.pairs.train_device`).
     announce : callable, optional
         Called with what the plan needs of the host, before the first step.
 

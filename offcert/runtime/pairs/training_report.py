@@ -8,7 +8,7 @@ from typing import Any
 
 from offcert.core.trace import Trace
 from offcert.questions.schedule.training_record import TrainingRecord
-from offcert.runtime.pairs.hosted import Hosted
+from offcert.runtime.pairs.train_device import Hosted
 from offcert.runtime.plan.predict import Prediction
 
 
