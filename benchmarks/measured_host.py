@@ -34,7 +34,7 @@ from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.questions.schedule.files import read_problem
 from offcert.runtime import zoo
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.pairs.hosted import HostedSteps
+from offcert.runtime.pairs.train_device import HostedSteps
 from offcert.runtime.plan.step_plan import step_plans
 from offcert.runtime.simulated import RealHost
 from offcert.runtime.streaming.step_events import forecast

@@ -47,7 +47,7 @@ from offcert.runtime.device.cuda import CudaDevice, versions
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.follow.options import FollowOptions
-from offcert.runtime.pairs.hosted import HostedSteps
+from offcert.runtime.pairs.train_device import HostedSteps
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.profiling.timing import Timing

@@ -254,9 +254,6 @@ def memory_and_name(device: torch.device) -> tuple[int, str]:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "cpu"
 
 
-# Nanoseconds in a second. By definition.
-
-
 @dataclass(frozen=True)
 class Measurement:
     """Rates of a device, measured or stated."""

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,26 +24,18 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.pairs.train_device import TrainDevice
-from offcert.runtime.pairs.training_report import Deviation, StepComparison, deviations
+from offcert.runtime.pairs.training_report import Comparison, Deviation, StepComparison, deviations
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.guard import OffloadWarning, one_line
 from offcert.runtime.workloads.standard_step import device_of
 from offcert.runtime.workloads.turns import Turns
 
+# Of SGD, where a step has no optimiser. Arbitrary.
+_LEARNING_RATE, _MOMENTUM = 0.01, 0.9
+
 # Runs a forward and a backward pass and returns the loss, if there is one to return.
 Pass = Callable[[], torch.Tensor | None]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One optimiser step of both copies; attributes as in `StepComparison`."""
-
-    plain_loss: float | None
-    planned_loss: float | None
-    differences: tuple[str, ...]
-    plain_seconds: float
-    planned_seconds: float
 
 
 class Pair:
@@ -195,29 +187,16 @@ class Taken:
     memory: AllocatorPeaks | None
 
 
-@dataclass(frozen=True)
-class Training:
-    """How both are trained: by SGD, where a step has no optimiser, and under which options."""
-
-    learning_rate: float = 0.01
-    momentum: float = 0.9
-    options: FollowOptions = field(default_factory=FollowOptions)
-
-    @property
-    def count(self) -> bool:
-        """Whether live bytes are counted."""
-        return self.options.count is not False
-
-
 class StepPair:
     """A training step, and a copy of it that follows a plan, trained one after the other."""
 
     def __init__(
-        self, plain: TrainingStep, planned: StepPlan, device: TrainDevice, training: Training
+        self, plain: TrainingStep, planned: StepPlan, device: TrainDevice, options: FollowOptions
     ) -> None:
         self.taken: list[Taken] = []
         self._plain, self._step_plan, self._device = plain, planned, device
-        self._training = training
+        self._options = options
+        self._count = options.count is not False
         self._home = device_of(plain.model)
         self._turns = Turns(device.tensors)
         # Of a plan that counts and of one that does not: the hooks of neither are in the way.
@@ -225,19 +204,16 @@ class StepPair:
         try:
             self._turns.park(plain.model, plain.optimiser)
             self._planned = _copied(plain)
-            self.context(training.count)
+            self.context(self._count)
             self._pair = self._beside(plain, self._planned)
         except BaseException:
             self.bring_home()
             raise
 
     def _beside(self, plain: TrainingStep, planned: TrainingStep) -> Pair:
-        training = self._training
         first, second = (
             each.optimiser
-            or torch.optim.SGD(
-                each.model.parameters(), lr=training.learning_rate, momentum=training.momentum
-            )
+            or torch.optim.SGD(each.model.parameters(), lr=_LEARNING_RATE, momentum=_MOMENTUM)
             for each in (plain, planned)
         )
         return Pair(plain.model, planned.model, (first, second), self._turns)
@@ -245,9 +221,7 @@ class StepPair:
     def context(self, count: bool) -> Offload:
         """Return the context of planned steps whose live bytes are counted, or are not."""
         if count not in self._contexts:
-            options = replace(
-                self._training.options, count=count, device=self._device.streams, timed=True
-            )
+            options = replace(self._options, count=count, device=self._device.streams, timed=True)
             self._contexts[count] = Offload(self._planned.model, [self._step_plan], options)
         return self._contexts[count]
 
@@ -258,7 +232,7 @@ class StepPair:
         copies = copy.deepcopy(batch), batch
         # Counting takes time at every operator. Where that would show in the times of the device,
         # only the first step is counted, which warms it up.
-        count = self._training.count and not (self._device.is_real and self.taken)
+        count = self._count and not (self._device.is_real and self.taken)
         followed = _Followed()
         found = self._pair.step(
             partial(self._execute, self._plain, copies[0]),
@@ -311,21 +285,17 @@ class StepPair:
             deviation = "the step has not ended"
         times, operations = followed.times, len(self._step_plan.trace)
         return StepComparison(
-            found.plain_loss,
-            found.planned_loss,
-            found.differences,
-            self._deviations(report) if count else (),
-            report.peak,
-            sum(unfreed.size for unfreed in report.unfreed),
-            report.offloaded_bytes,
-            report.prefetched_bytes,
-            found.plain_seconds,
-            found.planned_seconds,
-            deviation,
-            sum(unforeseen.size for unforeseen in report.unforeseen),
-            report.outside_bytes,
-            report.late_bytes,
-            times.makespan if times is not None and len(times.ends) == operations else None,
+            **vars(found),
+            deviations=self._deviations(report) if count else (),
+            peak=report.peak,
+            unfreed_bytes=sum(unfreed.size for unfreed in report.unfreed),
+            offloaded_bytes=report.offloaded_bytes,
+            prefetched_bytes=report.prefetched_bytes,
+            deviation=deviation,
+            unforeseen_bytes=sum(unforeseen.size for unforeseen in report.unforeseen),
+            outside_bytes=report.outside_bytes,
+            late_bytes=report.late_bytes,
+            time=times.makespan if times is not None and len(times.ends) == operations else None,
         )
 
     def _deviations(self, report: StepReport) -> tuple[Deviation, ...]:

@@ -30,12 +30,13 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.counting import host_memory_of
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.hardware.model import MATH
-from offcert.runtime.pairs.hosted import Hosted, hosted
-from offcert.runtime.pairs.step_pair import StepPair, Taken, Training, seeded
+from offcert.runtime.pairs.step_pair import StepPair, Taken, seeded
 from offcert.runtime.pairs.train_device import (
     DeviceKind,
+    Hosted,
     HostKind,
     TrainDevice,
+    hosted,
     require_host,
     train_device,
 )
@@ -149,11 +150,8 @@ def train(
     *,
     steps: int = 3,
     seed: int = 0,
-    learning_rate: float = 0.01,
-    momentum: float = 0.9,
     model: nn.Module | None = None,
     step: TrainingStep | None = None,
-    directory: str | None = None,
     progress: Callable[[int, int], None] | None = None,
     count: bool = True,
     execution: Execution | None = None,
@@ -166,7 +164,7 @@ def train(
     """Train the problem's network with and without the plan from the same state, and compare.
 
     Both start from the same weights and, at every step, the same batch and random state, so dropout
-    draws the same masks.
+    draws the same masks. SGD with momentum trains them unless the step has an optimiser.
 
     Parameters
     ----------
@@ -176,12 +174,10 @@ def train(
         The schedule that the planned training follows.
     steps, seed : int
         Optimiser steps, at least 1; seed of the batches and the dropout masks.
-    learning_rate, momentum : float
-        Of SGD, which is used unless the training step has an optimiser.
     model, step : nn.Module, TrainingStep, optional
         The network or the training step, if the problem's source does not name it; it is trained
         (the plain way). If a step's batch is a callable, every step has a fresh one.
-    directory, host_memory, host_spill
+    host_memory, host_spill
         As for `offcert.training.offload`.
     progress : callable, optional
         Called with the number of finished steps and `steps`.
@@ -198,7 +194,7 @@ def train(
         in the first step only, since that takes time.
     host : str
         ``"none"``: the host of a simulated device takes no time. ``"real"``: further steps are
-        taken there in the end, behind the host at hand (`offcert.runtime.pairs.hosted`).
+        taken there in the end, behind the host at hand (`offcert.runtime.pairs.train_device`).
     announce : callable, optional
         Called with what the plan needs of the host, before the first step.
 
@@ -215,10 +211,7 @@ def train(
         raise InputError(f"steps must be at least 1, not {steps}")
     if model is not None and step is not None:
         raise InputError("only one of model and step can be given")
-    options = FollowOptions(
-        directory=directory, count=count, host_memory=host_memory, host_spill=host_spill
-    )
-    training = Training(learning_rate, momentum, options)
+    options = FollowOptions(count=count, host_memory=host_memory, host_spill=host_spill)
     told = progress or (lambda done, total: None)
     plain = _plain_step(problem, model, step)
     _require_captured(problem)
@@ -228,7 +221,7 @@ def train(
     needed = host_memory_of([made], options.host_limit)
     if announce is not None:
         announce(needed)
-    pair = StepPair(plain, made, where, training)
+    pair = StepPair(plain, made, where, options)
     try:
         with seeded(seed), reproducible(where.tensors):
             for index in range(steps):

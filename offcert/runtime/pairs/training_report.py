@@ -8,7 +8,7 @@ from typing import Any
 
 from offcert.core.trace import Trace
 from offcert.questions.schedule.training_record import TrainingRecord
-from offcert.runtime.pairs.hosted import Hosted
+from offcert.runtime.pairs.train_device import Hosted
 from offcert.runtime.plan.predict import Prediction
 
 
@@ -27,34 +27,34 @@ class Deviation:
 
 
 @dataclass(frozen=True)
-class StepComparison:
-    """One optimiser step, plain and planned.
+class Comparison:
+    """One optimiser step of two copies, of which one follows a plan."""
 
-    Losses are None if the step does not return them. `differences` are what was not bitwise equal
-    (``"loss"``, ``"random state"``, ``"gradient of conv1.weight"``, ``"parameter …"``, ``"buffer
-    …"``), `deviations` where live bytes were not as predicted, `peak` the most of them; `deviation`
-    is the first thing in which the step was not the planned one. Bytes: `unfreed` were to leave and
-    could not, `unforeseen` were saved, but not when it was captured, `outside` had no room in the
-    arena, `late` came back only when they were asked for. Seconds are of forward and backward pass;
-    the planned ones include counting and copying. `time` are nanoseconds on the clock of the
-    device, None if it was not timed to its end.
-    """
-
+    # None if the step does not return them.
     plain_loss: float | None
     planned_loss: float | None
+    # What was not bitwise equal: ``"loss"``, ``"random state"``, ``"gradient of conv1.weight"``,
+    # ``"parameter …"``, ``"buffer …"``.
     differences: tuple[str, ...]
-    deviations: tuple[Deviation, ...]
-    peak: int
-    unfreed_bytes: int
-    offloaded_bytes: int
-    prefetched_bytes: int
+    # Of forward and backward pass; the planned ones include counting and copying.
     plain_seconds: float
     planned_seconds: float
-    deviation: str | None = None
-    unforeseen_bytes: int = 0
-    outside_bytes: int = 0
-    late_bytes: int = 0
-    time: int | None = None
+
+
+@dataclass(frozen=True)
+class StepComparison(Comparison):
+    """One optimiser step, plain and planned, and how the plan was followed in it."""
+
+    deviations: tuple[Deviation, ...]  # Where live bytes were not as predicted
+    peak: int  # The most live bytes
+    unfreed_bytes: int  # Bytes that were to leave and could not
+    offloaded_bytes: int
+    prefetched_bytes: int
+    deviation: str | None = None  # The first thing in which the step was not the planned one
+    unforeseen_bytes: int = 0  # Bytes that were saved, but not when it was captured
+    outside_bytes: int = 0  # Bytes that had no room in the arena
+    late_bytes: int = 0  # Bytes that came back only when they were asked for
+    time: int | None = None  # Nanoseconds of the device's clock, if it was timed to its end
 
 
 @dataclass(frozen=True)

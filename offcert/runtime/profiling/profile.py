@@ -25,12 +25,6 @@ from offcert.runtime.device.interface import Device
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware import hardware as find_hardware
 from offcert.runtime.hardware.bandwidth import Measurement, modelled, retimed_network
-from offcert.runtime.profiling.choices import (
-    clock_called,
-    link_called,
-    recompute_called,
-    require_one_choice,
-)
 from offcert.runtime.profiling.measured_step import measure_step
 from offcert.runtime.profiling.optimisers import (
     Optimiser,
@@ -344,3 +338,51 @@ def _of_optimiser(
         return optimiser_bytes(optimiser, made.model if isinstance(made, TrainingStep) else made)
     own = made.optimiser if isinstance(made, TrainingStep) else None
     return None if own is None else bytes_of(own)
+
+
+def require_one_choice(
+    clock: Clock, hardware: str | Hardware | None, measure: bool, device: Device | None
+) -> None:
+    """Raise an `InputError` unless times come either from a hardware model or from measuring."""
+    if device is not None and not measure:
+        raise InputError("a device is for measuring: give measure=True too")
+    if device is not None and device.tensors.type == "cpu":
+        if hardware is None:
+            raise InputError("a simulated device takes durations from a hardware model: give one")
+    elif (hardware is None) is not measure:
+        raise InputError("exactly one of hardware and measure must be given")
+    if measure and clock is Clock.GRAPHS:
+        raise InputError(
+            "compiled graphs are not measured kernel by kernel: give a hardware model, such as "
+            "what offcert profile --measure --save-hardware FILE.toml writes of the device at hand"
+        )
+    if measure and clock is Clock.OPERATORS:
+        raise InputError(
+            "single operators cannot be measured: what watches them takes longer than many of "
+            "them do; use the clock modules, or a hardware model"
+        )
+
+
+def link_called(name: str, measure: bool) -> Link:
+    """Return the link of a name, which only a hardware model lets choose."""
+    if name not in tuple(Link):
+        raise InputError(f"link must be one of {', '.join(Link)}, not {name!r}")
+    if measure and name != Link.DUPLEX:
+        raise InputError("a link is measured, not chosen: leave it out with measure")
+    return Link(name)
+
+
+def clock_called(name: str) -> Clock:
+    """Return the clock of a name."""
+    try:
+        return Clock(name)
+    except ValueError:
+        known = ", ".join(Clock)
+        raise InputError(f"clock must be one of {known}, not {name!r}") from None
+
+
+def recompute_called(name: str) -> Recompute:
+    """Return whether computations may run again, by name."""
+    if name not in (Recompute.ANY, Recompute.NONE):
+        raise InputError(f'recompute must be "any" or "none", not {name!r}')
+    return Recompute(name)

@@ -20,23 +20,24 @@ from offcert.runtime.simulated.arena import (
     Known,
     PinnedBudget,
     SimulatedArena,
+    SimulatedClerk,
     Storages,
     poisoned,
     run_all,
 )
-from offcert.runtime.simulated.clerk import SimulatedClerk
 from offcert.runtime.simulated.host import HostClock, apart
 from offcert.runtime.simulated.races import Race, RaceError, RaceKind
 from offcert.runtime.simulated.streams import (
     Adversary,
     ComputeStream,
     Host,
+    Moment,
     SimulatedEvent,
     SimulatedStream,
+    Timeline,
     carry_out,
     late,
 )
-from offcert.runtime.simulated.timeline import Moment, Timeline
 from offcert.runtime.watch.tracker import LiveBytes
 
 _STREAMS = ("compute", "out", "back", "to a file", "from a file")

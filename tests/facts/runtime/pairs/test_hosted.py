@@ -20,8 +20,8 @@ from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import hardware
-from offcert.runtime.pairs.hosted import Hosted, HostedStep, HostedSteps, hosted
 from offcert.runtime.pairs.train import train
+from offcert.runtime.pairs.train_device import Hosted, HostedStep, HostedSteps, hosted
 from offcert.runtime.plan.step_plan import step_plan
 from offcert.runtime.simulated import RealHost
 from offcert.runtime.streaming.step_events import forecast

@@ -17,7 +17,7 @@ from offcert.runtime.device.host import ThreadClerk
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
-from offcert.runtime.simulated.clerk import SimulatedClerk
+from offcert.runtime.simulated.arena import SimulatedClerk
 from offcert.runtime.streaming.staging import Staging
 from offcert.runtime.streaming.step_events import forecast
 from support.runtime.stream_steps import On, captured_problem, evicting, tight, trained
