@@ -45,7 +45,8 @@ def placed_in_order(
         [each.end for each in problem.residences],
         order,
     )
-    addresses = place_all(*(np.array(each, dtype=np.int64) for each in columns), int(rule))
+    sizes, starts, ends, given = (np.array(each, dtype=np.int64) for each in columns)
+    addresses = place_all(sizes, starts, ends, given, int(rule))
     return Placement(int(each) for each in addresses)
 
 

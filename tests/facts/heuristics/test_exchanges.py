@@ -56,7 +56,7 @@ def test_sizes_too_small_to_matter_take_part_in_nothing() -> None:
 
 @pytest.mark.slow
 def test_many_sizes_give_a_table_that_ends() -> None:
-    sizes = [1_000_003 + 7_919 * i % 500_000 for i in range(150)]
+    sizes = [1_000_003 + 7_919 * i % 500_000 for i in range(60)]
     table = exchanges(sizes, [1] * len(sizes))
     assert 1_000 < len(table.differences) <= 100_000
     assert (table.differences[1:] >= table.differences[:-1]).all()

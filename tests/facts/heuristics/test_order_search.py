@@ -77,8 +77,8 @@ def chain(stages: int, memory: int) -> Problem:
 def test_starts_where_it_is_told_and_gets_no_worse() -> None:
     problem = chain(10, 36)
     first = improvements(problem, target=10**9)[0]
-    best = improvements(problem)[-1]
-    again = improvements(problem, start=best)
+    best = improvements(problem, patience=1)[-1]
+    again = improvements(problem, start=best, patience=1)
     assert best.makespan < first.makespan
     assert again[0].makespan <= best.makespan
     assert again[-1].makespan <= again[0].makespan

@@ -1,7 +1,6 @@
 """The library is whole, is what its sources say, and refuses files that are not."""
 
 import json
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from offcert.instances.library import (
     record,
 )
 from offcert.questions.schedule.check import check
-from offcert.questions.schedule.files import problem_digest, problem_to_json
+from offcert.questions.schedule.files import problem_to_json
 from offcert.questions.schedule.problem import Minimise, Recompute
 from offcert.questions.schedule.simulate import simulate
 from offcert.verification.execution import execution_faults
@@ -50,25 +49,17 @@ def test_there_are_at_least_120_problems_under_names_of_their_own() -> None:
 
 
 @pytest.mark.slow
-def test_it_loads_completely_and_quickly() -> None:
-    begun = time.process_time()
-    library = Library()
-    count = sum(entry.record is not None for entry in library.entries())
-    assert count == len(names())
-    assert time.process_time() - begun < 5
-    assert sum(path.stat().st_size for path in FOLDER.glob("*.json")) < 9_000_000
-
-
-@pytest.mark.slow
-def test_every_hash_is_that_of_the_problem() -> None:
-    for path in sorted(FOLDER.glob("*.json")):
+def test_it_loads_completely_and_is_small() -> None:
+    # Loading refuses problems whose hash is another one.
+    found = {entry.name: entry for entry in entries()}
+    assert list(found) == names()
+    for path in FOLDER.glob("*.json"):
         document = json.loads(path.read_text())
         for item in document["entries"]:
-            name = "-".join(filter(None, (document["family"], item["label"])))
-            problem = load(name)
-            assert problem.name == name
-            assert problem.platform.memory == item["memory"]
-            assert problem_digest(problem) == item["sha256"]
+            entry = found["-".join(filter(None, (document["family"], item["label"])))]
+            assert entry.problem.platform.memory == item["memory"]
+            assert entry.digest == item["sha256"]
+    assert sum(path.stat().st_size for path in FOLDER.glob("*.json")) < 9_000_000
 
 
 @pytest.mark.slow

@@ -62,7 +62,8 @@ def test_what_a_page_asserts_holds(page: Path) -> None:
     assert code.count("assert ") >= 2, f"{page.name} has no worked example that is checked"
     # What is in the checkout, what comes with Python, and what plans are for.
     assert set(re.findall(r"^\s*(?:from|import) (\w+)", code, re.M)) <= {
-        "offcert", "papers", "torch", "dataclasses", "fractions", "itertools", "math", "random",
+        "offcert", "offcert_lab", "papers", "torch",
+        "dataclasses", "fractions", "itertools", "math", "random",
     }  # fmt: skip
     run(code, page.name)
 

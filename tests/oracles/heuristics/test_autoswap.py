@@ -85,7 +85,7 @@ def test_on_chains_the_longest_absence_is_greedys_choice():
 
 
 @pytest.mark.slow
-@by_seeds(0, 300, 300)
+@by_seeds(0, 120, 120)
 def test_plans_are_valid_and_no_worse_than_any_score_alone(seeds):
     moved = 0
     for seed in seeds:
@@ -104,7 +104,7 @@ def test_plans_are_valid_and_no_worse_than_any_score_alone(seeds):
             assert chosen is not None
             value = ordered_makespan(current, chosen)
             assert value is None or schedule.makespan <= value
-    assert moved > 200 * 0.9
+    assert moved > 70
 
 
 def network(seed: int) -> Problem:

@@ -107,7 +107,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
 
 
 @pytest.mark.slow
-@by_seeds(0, 60, 60)
+@by_seeds(0, 25)
 def test_every_search_for_schedules_works_on_a_duplex_link(seeds: range) -> None:
     """Seeds 0 to 9 of the first: annealing lists offloads behind their prefetches."""
     witness = duplex_with_returns()
@@ -132,8 +132,8 @@ def test_every_search_for_schedules_works_on_a_duplex_link(seeds: range) -> None
             schedules.append(with_all_but(problem, [], [], gaps))
         ordered += len(schedules) > 1
         assert [fault for item in schedules for fault in check(problem, item)] == []
-    assert len(searched) > 50
-    assert ordered > 40
+    assert len(searched) > 25
+    assert ordered > 20
 
 
 def test_infeasible_memory_is_said() -> None:

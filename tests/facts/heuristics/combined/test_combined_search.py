@@ -81,7 +81,7 @@ def test_no_slot_no_plan() -> None:
 def test_its_value_is_what_a_checked_schedule_takes(bare: bool) -> None:
     """As the paper counts memory exactly, and byte by byte in the trace no later."""
     found = moving = repeated = sooner = 0
-    for problem in combined_problems(range(120), 7, two_rates=True):
+    for problem in combined_problems(range(50), 7, two_rates=True):
         try:
             plan = combined_plan(problem, None, bare=bare)
         except NoPlanError:
@@ -101,15 +101,15 @@ def test_its_value_is_what_a_checked_schedule_takes(bare: bool) -> None:
         moving += bool(plan.gaps)
         repeated += plan.execution.repeated > 0
         sooner += own.makespan < paper.makespan
-    assert found > 100
-    assert min(moving, repeated) > 15
+    assert found > 40
+    assert min(moving, repeated) > 6
     assert sooner > 0
 
 
 @pytest.mark.slow
 def test_more_is_never_worse() -> None:
     """More memory, a faster link, sweeps that keep everything, recomputation, offloading."""
-    for problem in combined_problems(range(200, 240), 6):
+    for problem in combined_problems(range(200, 225), 6):
         try:
             value = combined_plan(problem, None).value
         except NoPlanError:
@@ -151,7 +151,7 @@ def test_with_recomputation_forbidden_it_is_ordered_offloading(seeds: range) -> 
 @pytest.mark.slow
 def test_coarse_slots_still_make_plans_that_fit() -> None:
     worse = 0
-    for problem in combined_problems(range(300, 360), 6):
+    for problem in combined_problems(range(300, 330), 6):
         memory = problem.platform.memory
         for slots in (7, 20):
             try:

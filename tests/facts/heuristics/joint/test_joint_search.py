@@ -72,15 +72,16 @@ def problems(seed: int, offload: bool = True) -> Problem:
     return replace(problem, offload=offload)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_all_that_is_offered_is_legal(seed: int) -> None:
     problem = problems(seed, offload=seed % 4 < 2)
     require_good(problem, plans(problem, seed=seed))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", [Fraction(1, 3), Fraction(1, 2), Fraction(3, 4)])
-@pytest.mark.parametrize("link", list(Link))
+@pytest.mark.parametrize(
+    ("part", "link"), [(Fraction(1, 3), Link.SIMPLEX), (Fraction(1, 2), Link.DUPLEX)]
+)
 def test_never_worse_than_offloading_alone(part: Fraction, link: Link) -> None:
     problem = residual_problem(6, part, link=link)
     found = plans(problem, steps=200)
@@ -99,7 +100,7 @@ def test_never_worse_than_offloading_alone(part: Fraction, link: Link) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", [Fraction(2, 5), Fraction(1, 2), Fraction(3, 4)])
+@pytest.mark.parametrize("part", [Fraction(2, 5), Fraction(3, 4)])
 def test_never_worse_than_a_segment_a_block(part: Fraction) -> None:
     problem = residual_problem(6, part, offload=False)
     network = problem.computed
@@ -175,7 +176,7 @@ def least_of_programs(problem: Problem, count: int) -> int | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_best_program_of_tiny_networks(seed: int) -> None:
     rng = seeded(seed)
     if seed % 2:
@@ -192,7 +193,7 @@ def test_the_best_program_of_tiny_networks(seed: int) -> None:
 def test_against_all_executions_of_tiny_networks() -> None:
     """What no program can do is rarely needed; whatever is found is never below the optimum."""
     equal = feasible = 0
-    for seed in range(16):
+    for seed in range(9):
         rng = seeded(seed)
         network = checkpoint_chain(rng, 3) if seed % 2 else random_network(rng, 3)
         problem = replace(recompute_problem(rng, network), offload=seed % 3 != 0)
@@ -206,9 +207,9 @@ def test_against_all_executions_of_tiny_networks() -> None:
             assert least is not None
             assert makespan >= least
         equal += least is not None and makespan <= least
-    assert feasible >= 12
+    assert feasible >= 7
     # All of them, when this was written.
-    assert equal >= feasible - 2
+    assert equal >= feasible - 1
 
 
 @pytest.mark.slow

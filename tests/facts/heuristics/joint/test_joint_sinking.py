@@ -39,7 +39,7 @@ def plans(problem: Problem, coolings: int = 3, steps: int = 60) -> list[tuple[Jo
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_plans_are_legal_in_time_and_take_ever_less(seed: int) -> None:
     rng = seeded(seed)
     network = checkpoint_chain(rng, 5) if seed % 2 else random_network(rng, 5)
@@ -77,7 +77,7 @@ def least_of_one_segment(problem: Problem, count: int) -> int:
 @pytest.mark.slow
 def test_between_programs_of_one_segment_and_all_executions() -> None:
     exact = below = 0
-    for seed in range(12):
+    for seed in range(7):
         rng = seeded(seed)
         network = checkpoint_chain(rng, 3) if seed % 2 else random_network(rng, 3, in_place=False)
         problem = replace(recompute_problem(rng, network), offload=False)
@@ -89,8 +89,8 @@ def test_between_programs_of_one_segment_and_all_executions() -> None:
         assert least <= found <= least_of_one_segment(problem, 3), seed
         exact += found == least
         below += least < problem.trace.peak_memory
-    assert below >= 6
-    assert exact >= 10
+    assert below >= 3
+    assert exact >= 6
 
 
 @pytest.mark.slow

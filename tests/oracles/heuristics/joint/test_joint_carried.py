@@ -94,7 +94,7 @@ def beyond(tables: Tables, first: int, last: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "seed"),
-    [*product(("resnet18", "gpt-tiny", "interrupted"), range(4)), ("densenet121", 0)],
+    [*product(("resnet18", "gpt-tiny", "interrupted"), range(2)), ("densenet121", 0)],
 )
 def test_memory_and_gaps_are_those_of_training(name: str, seed: int) -> None:
     problem = captured(name)

@@ -35,7 +35,7 @@ def assert_takes(chain: CheckpointChain, memory: int, slots: int | None, time: i
 
 
 @pytest.mark.slow
-@by_seeds(0, 50)
+@by_seeds(0, 25)
 def test_fronts_and_slots_reach_the_enumeration(seeds: range) -> None:
     """At the least memory, below it, and between it and the peak; with a slot a byte."""
     for seed in seeds:

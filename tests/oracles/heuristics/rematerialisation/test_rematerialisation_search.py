@@ -29,7 +29,7 @@ def attempts(network: Network, seed: int, most: int) -> RematerialisationSearch:
 
 
 @pytest.mark.slow
-@by_seeds(0, 60, 15)
+@by_seeds(0, 30, 15)
 def test_near_brute_force_on_tiny_networks(seeds: range) -> None:
     exact = tried = 0
     for seed in seeds:
