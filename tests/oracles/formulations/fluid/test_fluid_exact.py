@@ -61,7 +61,7 @@ def is_ordered(outcome: FluidOutcome) -> bool:
 
 
 @pytest.mark.slow
-@by_seeds(0, 100, 50)
+@by_seeds(0, 50, 50)
 def test_ladder_on_random_problems(seeds: range) -> None:
     """Prop. 3, fractional, interruptible, atomic; the aggregated bounds below the exact ones."""
     strict = above = 0
@@ -84,7 +84,7 @@ def test_ladder_on_random_problems(seeds: range) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", range(2))
 @pytest.mark.parametrize("transfers", [WHOLE, PARTS])
 def test_an_independent_program_by_ticks_agrees(transfers: Transfers, batch: int) -> None:
     """On 50 problems a batch in which something has to wait; a program's size grows with time."""
@@ -112,7 +112,7 @@ def test_an_independent_program_by_ticks_agrees(transfers: Transfers, batch: int
 
 
 @pytest.mark.slow
-@by_seeds(0, 200, 100)
+@by_seeds(0, 100, 100)
 def test_ordered_schedules_of_chains_lie_between_two_that_try_all_sets(seeds: range) -> None:
     """In rational time, and nearly always both are equal.
 

@@ -48,7 +48,7 @@ def problem_and_optimum(seed: int) -> tuple[Problem, int]:
 
 
 @pytest.mark.slow
-@by_seeds(0, 100, 50)
+@by_seeds(0, 50, 50)
 def test_agrees_with_brute_force(seeds: range) -> None:
     for seed in seeds:
         problem = mixed_problem(seed)
@@ -73,7 +73,7 @@ def test_energy_constraints_change_no_optimum(seeds: range) -> None:
 
 
 @pytest.mark.slow
-@by_seeds(0, 60, 30)
+@by_seeds(0, 30, 30)
 def test_a_hint_at_the_optimum_is_feasible_in_the_model(seeds: range) -> None:
     """The hint bounds the makespan: a model that excluded it would prove a bound above it."""
     for seed in seeds:

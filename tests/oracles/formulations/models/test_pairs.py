@@ -10,9 +10,9 @@ The pairs, and on how many problems each is compared (`test_every_pair_...` coun
 - `time-indexed-cpsat` and `time-indexed-milp` solve these problems in their own file.
 
 Interruptible and fractional transfers: `fluid-exact` and a program by ticks that shares nothing
-with it, on 200 problems a kind (`test_fluid_exact`); the fractional bound and
-`fluid-exact` in rational time, which are one value on chains, on 200 (here); ordered schedules
-by `fluid-exact`, all sets and Algorithm 1, on 200 (`test_fluid_exact`).
+with it, on 100 problems a kind (`test_fluid_exact`); the fractional bound and
+`fluid-exact` in rational time, which are one value on chains, on 100 (here); ordered schedules
+by `fluid-exact`, all sets and Algorithm 1, on 100 (`test_fluid_exact`).
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def test_every_pair_of_models_is_compared_on_100_problems_or_more() -> None:
 
 
 @pytest.mark.slow
-@by_seeds(0, 200, 50)
+@by_seeds(0, 100, 50)
 def test_two_ways_to_the_fractional_optimum_of_chains_agree(seeds: range) -> None:
     """In rational time: in closed form, and by amounts per tensor."""
     waiting = 0

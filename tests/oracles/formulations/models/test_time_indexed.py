@@ -37,10 +37,9 @@ SOLVERS = pytest.mark.parametrize("solver", [CPSAT, "scipy"])
 @pytest.mark.slow
 @SOLVERS
 def test_agrees_with_brute_force(solver: str) -> None:
-    """Each solver on every other problem, and CBC on a few, as it is a process of its own."""
-    problems = [*pair_problems(), *simplex_problems()][solver == CPSAT :: 2]
-    for number, (problem, best) in enumerate(problems):
-        cbc = solver != CPSAT and number % 15 == 0
+    """CBC on every thirtieth problem, as it is a process of its own."""
+    for number, (problem, best) in enumerate([*pair_problems(), *simplex_problems()]):
+        cbc = solver != CPSAT and number % 30 == 0
         outcome = solve(problem, "PULP_CBC_CMD" if cbc else solver, grid=1)
         assert outcome.objective == outcome.lower_bound == best, problem.name
         assert outcome.status is SolveStatus.OPTIMAL
@@ -134,7 +133,7 @@ def test_details_name_solver_version_and_settings() -> None:
 @pytest.mark.slow
 @SOLVERS
 def test_the_pure_form_agrees_with_brute_force(solver: str) -> None:
-    drawn = [mixed_short_problem(seed, largest=3, factor=3) for seed in range(14)]
+    drawn = [mixed_short_problem(seed, largest=3, factor=3) for seed in range(8)]
     longer = 0
     for problem, best in [*drawn, *multi_gap_problems(10_000, 5)]:
         outcome = solve(problem, solver, plain=True)

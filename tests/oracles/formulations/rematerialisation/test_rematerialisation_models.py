@@ -69,7 +69,7 @@ def assert_legal(problem: Problem, outcome: RematerialisationOutcome) -> None:
 
 
 @pytest.mark.slow
-@by_seeds(0, 36, 9)
+@by_seeds(0, 24, 12)
 def test_models_reach_brute_force(seeds: range) -> None:
     """Retention intervals always; stages wherever brute force needs no more than one row."""
     for seed in seeds:
