@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import pytest
 
@@ -32,6 +33,7 @@ from support.problems.residual_networks import residual_problem
 NO_TIME = 0.001
 
 
+@cache
 def problems() -> list[Problem]:
     """Chains, random networks and residual networks at limits from tight to wide."""
     found = []
