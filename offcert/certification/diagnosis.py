@@ -25,11 +25,21 @@ _BYTES = Units("ns", "B")
 
 @dataclass(frozen=True)
 class Budget:
-    """Memory of one kind, and what the plan of a training step needs of it."""
+    """Memory of one kind, and what the plan of a training step needs of it.
 
-    name: str  # Of the device or of the host, and for what
-    needed: int | None  # Bytes; None if no plan is known, and it is not known that there is none
-    available: int | None  # Bytes; None if that is not limited
+    Attributes
+    ----------
+    name : str
+        Of the device or of the host, and for what.
+    needed : int or None
+        Bytes; None if no plan is known, and it is not known that there is none.
+    available : int or None
+        Bytes; None if that is not limited.
+    """
+
+    name: str
+    needed: int | None
+    available: int | None
 
     @property
     def short(self) -> bool:
@@ -46,25 +56,41 @@ class Budget:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The needs of one size of a training step on a device, and the best plan known for it."""
+    """The needs of one size of a training step on a device, and the best plan known for it.
 
-    asked: Mapping[str, int]  # The dimensions that make the size
-    samples: int  # Samples that one step trains on
-    device_memory: int  # Bytes of the device
-    # The step. Its limit is what the device has left for it, 0 if nothing is left.
+    Attributes
+    ----------
+    asked : mapping of str to int
+        The dimensions that make the size.
+    samples : int
+        Samples that one step trains on.
+    device_memory : int
+        Bytes of the device.
+    problem : Problem
+        The step. Its limit is what the device has left for it, 0 if nothing is left.
+    beside : mapping of str to int
+        Bytes of the device that the problem does not count: parameters, gradients, optimiser, ….
+    certificate : Certificate or None
+        The certificate of the problem; None if what is beside it takes the whole device.
+    host_memory : int or None
+        Bytes of the host that may be pinned for copies; None if that is not limited.
+    pageable_memory : int or None
+        Bytes of the host that are not pinned, for copies that have no room where memory is; None
+        if none are to be there (of ways that need no plan: if that is not limited).
+    others : tuple of OtherWay
+        Ways that need no plan, of those that the step has: a way is missing where the step does not
+        say what is computed from what, where the names of its computations have no layers, or where
+        a layer does something that cannot run again.
+    """
+
+    asked: Mapping[str, int]
+    samples: int
+    device_memory: int
     problem: Problem
-    # Bytes of the device that the problem does not count: parameters, gradients, optimiser, ….
     beside: Mapping[str, int]
-    # The certificate of the problem; None if what is beside it takes the whole device.
     certificate: Certificate | None
-    # Bytes of the host that may be pinned for copies; None if that is not limited.
     host_memory: int | None = None
-    # Bytes of the host that are not pinned, for copies that have no room where memory is; None if
-    # none are to be there (of ways that need no plan: if that is not limited).
     pageable_memory: int | None = None
-    # Ways that need no plan, of those that the step has: a way is missing where the step does not
-    # say what is computed from what, where the names of its computations have no layers, or where a
-    # layer does something that cannot run again.
     others: tuple[OtherWay, ...] = ()
 
     @cached_property
@@ -209,12 +235,23 @@ def _size(size: int) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Diagnoses(Sequence[Diagnosis]):
-    """The diagnoses of a training step at several sizes: a sequence that is shown as a table."""
+    """The diagnoses of a training step at several sizes: a sequence that is shown as a table.
 
-    sizes: tuple[Diagnosis, ...]  # One a size
-    asked: int = 0  # The sizes that were asked for, of which an interrupt may have left some
-    title: str = "a training step"  # The model's name
-    # Sentences about what was assumed: who chose the card, what of its memory is left out, ….
+    Attributes
+    ----------
+    sizes : tuple of Diagnosis
+        One a size.
+    asked : int
+        The sizes that were asked for, of which an interrupt may have left some.
+    title : str
+        The model's name.
+    notes : tuple of str
+        Sentences about what was assumed: who chose the card, what of its memory is left out, ….
+    """
+
+    sizes: tuple[Diagnosis, ...]
+    asked: int = 0
+    title: str = "a training step"
     notes: tuple[str, ...] = ()
 
     @overload
@@ -244,10 +281,10 @@ class Diagnoses(Sequence[Diagnosis]):
 
     @property
     def largest(self) -> Diagnosis | None:
-        """The diagnosis of the most samples with a plan for which all budgets suffice, or None."""
+        """The diagnosis of most samples whose plan all budgets suffice for, or None."""
         return max(self._planned, key=lambda each: each.samples, default=None)
 
     @property
     def fastest(self) -> Diagnosis | None:
-        """The diagnosis of the most samples a second with such a plan, or None."""
+        """The diagnosis of most samples a second whose plan all budgets suffice for, or None."""
         return max(self._planned, key=lambda each: each.rate, default=None)

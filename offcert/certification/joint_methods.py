@@ -33,18 +33,16 @@ from offcert.certification.search_steps.rematerialisation import (
 from offcert.certification.warm import NO_LIMIT, compiling, warm_plans
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.platform import Platform
-from offcert.heuristics.checkpoint.live_curve import live_selection
-from offcert.heuristics.checkpoint.persistent import persistent
-from offcert.heuristics.checkpoint.selections import SELECTIONS
 from offcert.heuristics.combined.search import combined_plan
-from offcert.heuristics.joint.search import joint_search
-from offcert.heuristics.rematerialisation.search import RematerialisationSearch
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 
 @compiling("plans")
 def warm_checkpoints() -> None:
     """Compile the kernels that select the checkpoints of a chain."""
+    from offcert.heuristics.checkpoint.live_curve import live_selection
+    from offcert.heuristics.checkpoint.selections import SELECTIONS
+
     sizes = (1, 2, 1, 1)
     for method in SELECTIONS.values():
         method.select(sizes)
@@ -63,6 +61,9 @@ def warm_combined() -> None:
 @compiling("recomputation")
 def warm_rematerialisation() -> None:
     """Compile persistent checkpointing and the executor that recomputes."""
+    from offcert.heuristics.checkpoint.persistent import persistent
+    from offcert.heuristics.rematerialisation.search import RematerialisationSearch
+
     chain = CheckpointChain((1,) * 3, (1,) * 3, (1, 2, 1, 1))
     memory = chain.network().trace().peak_memory
     persistent(chain, memory, 10)
@@ -72,6 +73,8 @@ def warm_rematerialisation() -> None:
 @compiling("joint search")
 def warm_joint_search() -> None:
     """Compile the search for programs and moves."""
+    from offcert.heuristics.joint.search import joint_search
+
     chain = CheckpointChain([1, 1], [1, 1], [1, 1, 1])
     problem = Problem("chain", chain, Platform(4, Fraction(1)), recompute=Recompute.ANY)
     joint_search(

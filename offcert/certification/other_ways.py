@@ -31,16 +31,28 @@ from offcert.verification.execution import execution_faults
 
 @dataclass(frozen=True)
 class OtherWay:
-    """A way to save memory that needs no plan, at one size of a training step."""
+    """A way to save memory that needs no plan, at one size of a training step.
 
-    name: str  # ``"every layer checkpointed"`` or ``"save_on_cpu"``
-    step: int  # Nanoseconds of the step, beginning and end of copies that are waited for included
-    peak: int  # Bytes of activations and workspaces on the device
-    # Bytes of the host that copies take: pageable memory, as ``save_on_cpu`` pins none unless it is
-    # told to.
+    Attributes
+    ----------
+    name : str
+        ``"every layer checkpointed"`` or ``"save_on_cpu"``.
+    step : int
+        Nanoseconds of the step, beginning and end of copies that are waited for included.
+    peak : int
+        Bytes of activations and workspaces on the device.
+    host : int
+        Bytes of the host that copies take: pageable memory, as ``save_on_cpu`` pins none unless it
+        is told to.
+    fits : bool
+        Whether so many bytes are left beside parameters, gradients and the optimiser's state, and
+        so many of pageable memory.
+    """
+
+    name: str
+    step: int
+    peak: int
     host: int
-    # Whether so many bytes are left beside parameters, gradients and the optimiser's state, and so
-    # many of pageable memory.
     fits: bool
 
 

@@ -14,8 +14,6 @@ from offcert.heuristics.evictions.autoswap import autoswap
 from offcert.heuristics.evictions.dynprog import dynprog
 from offcert.heuristics.evictions.rules import greedy, least_cover_plan, tflms
 from offcert.heuristics.evictions.vdnn import vdnn, vdnn_policy
-from offcert.heuristics.modnn.scheduler import modnn
-from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_tasks
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.simulate import simulate
 
@@ -44,7 +42,15 @@ def _autoswap(search: Search, effort: Effort) -> None:
     _simulated("autoswap", autoswap, search, effort, seed=effort.seed)
 
 
+def _modnn(search: Search, effort: Effort) -> None:
+    from offcert.heuristics.modnn.scheduler import modnn
+
+    _simulated("modnn", modnn, search, effort)
+
+
 def _vdnn_tasks(search: Search, effort: Effort) -> None:
+    from offcert.heuristics.modnn.vdnn_tasks import best_vdnn, vdnn_tasks
+
     search.begin("vdnn-tasks")
     policy = effort.options.get("policy")
     problem = search.problem
@@ -150,7 +156,7 @@ PLAN_METHODS = {
             ),
         ),
     ),
-    "modnn": _plan_method("modnn", modnn, "Algorithm 1 of the moDNN paper, §5.2", "any trace"),
+    "modnn": Method(run=_modnn, summary="Algorithm 1 of the moDNN paper, §5.2"),
     "vdnn-tasks": Method(
         run=_vdnn_tasks,
         summary="the original vDNN, with its waiting, as the moDNN paper compares with it",

@@ -107,11 +107,20 @@ Known = TypeVar("Known")
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """The argument of a progress callback."""
+    """The argument of a progress callback.
 
-    seconds: float  # Since the search began
-    step: str  # Name of the step that is running
-    # The best known so far, in ticks or bytes.
+    Attributes
+    ----------
+    seconds : float
+        Since the search began.
+    step : str
+        Name of the step that is running.
+    objective, lower_bound : int or None
+        The best known so far, in ticks or bytes.
+    """
+
+    seconds: float
+    step: str
     objective: int | None
     lower_bound: int
 

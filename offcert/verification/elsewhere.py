@@ -43,18 +43,33 @@ from offcert.verification.replay import replay
 
 @dataclass(frozen=True)
 class Elsewhere(Bounded):
-    """The outcome of a certificate's plan on another problem."""
+    """The outcome of a certificate's plan on another problem.
 
-    problem: Problem  # The other problem
-    fault: str | None = None  # Why the plan is not legal there; None if it is
-    schedule: Schedule | None = None  # The plan's schedule on that problem
-    # The execution that is scheduled, where computations run again; None if everything runs once.
+    Attributes
+    ----------
+    problem : Problem
+        The other problem.
+    fault : str or None
+        Why the plan is not legal there; None if it is.
+    schedule : Schedule or None
+        The plan's schedule on that problem.
+    execution : Execution or None
+        The execution that is scheduled, where computations run again; None if everything runs once.
+    peak : int or None
+        Most bytes on the device at any moment of that schedule.
+    bounds : tuple of Bound
+        Proved ones on that problem, the certificate's own proofs with that problem's numbers among
+        them.
+    unverified : tuple of str
+        Bounds that could not be computed within the limits, each with the reason.
+    """
+
+    problem: Problem
+    fault: str | None = None
+    schedule: Schedule | None = None
     execution: Execution | None = None
-    peak: int | None = None  # Most bytes on the device at any moment of that schedule
-    # Proved ones on that problem, the certificate's own proofs with that problem's numbers among
-    # them.
+    peak: int | None = None
     bounds: tuple[Bound, ...] = ()
-    # Bounds that could not be computed within the limits, each with the reason.
     unverified: tuple[str, ...] = ()
 
     @property

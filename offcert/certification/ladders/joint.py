@@ -51,12 +51,7 @@ _LEAST_TIME = (
     ),
     _rung("combined", 0.3, "on chains, optimal under the paper's assumptions"),
     _rung("recompute-stages", 0.3, "a bound where nothing may leave", gap_from=1e-9),
-    _rung(
-        "retention-cpsat",
-        0.4,
-        "exact on small networks where nothing may leave",
-        gap_from=1e-9,
-    ),
+    _rung("retention-cpsat", 0.4, "exact on small networks where nothing may leave", gap_from=1e-9),
     _rung("checkmate-milp", 0.3, "exact in stages, on another solver", gap_from=1e-9),
     _rung("joint-search", 1.0, "better plans in all the time that is left", gap_from=1e-9),
 )
@@ -93,12 +88,7 @@ _LEAST_MEMORY = (
     _rung("arbitrary-graph", 0.1, "stored vertices of graphs, as published", at_most=5.0),
     _rung("rematerialisation", 0.4, "gives up what is cheapest, at any size"),
     _rung("combined", 0.4, "on chains with offloading, by halving the memory"),
-    _rung(
-        "retention-cpsat",
-        0.5,
-        "exact on small networks where nothing may leave",
-        gap_from=1e-9,
-    ),
+    _rung("retention-cpsat", 0.5, "exact on small networks where nothing may leave", gap_from=1e-9),
     _rung("checkmate-milp", 0.8, "exact in stages, on another solver", gap_from=1e-9),
 )
 
@@ -111,20 +101,10 @@ _LEAST_MEMORY_IN_TIME = (
     _rung("persistent", 0.1, "on chains, fewer still if nothing else stays"),
     _rung("arbitrary-graph", 0.05, "stored vertices of graphs, as published", at_most=5.0),
     _rung("rematerialisation", 0.1, "gives up what is cheapest, at any size"),
-    _rung(
-        "sinking-search",
-        0.3,
-        "annealing under a limit that sinks: the best plans",
-        always=True,
-    ),
+    _rung("sinking-search", 0.3, "annealing under a limit that sinks: the best plans", always=True),
     _rung("bounds-at-limits", 0.4, "the largest limit at which the bound on the time is above"),
     _rung("combined", 0.2, "on chains with offloading, by halving the memory"),
-    _rung(
-        "retention-cpsat",
-        0.4,
-        "exact on small networks where nothing may leave",
-        gap_from=1e-9,
-    ),
+    _rung("retention-cpsat", 0.4, "exact on small networks where nothing may leave", gap_from=1e-9),
     _rung("checkmate-milp", 0.4, "exact in stages, on another solver", gap_from=1e-9),
     _rung("sinking-search", 0.85, "goes on where it stopped", gap_from=1e-9),
     _rung(

@@ -8,7 +8,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
+from offcert.certification.interrupts import held_interrupts
 from offcert.certification.method import Effort
 from offcert.certification.search import Search
 from offcert.certification.search_steps.bounds import climb_combinatorial
@@ -17,8 +19,6 @@ from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.combinatorial.relaxations import infeasibility
-from offcert.heuristics.joint.plans import JointPlan, ranges_of
-from offcert.heuristics.joint.sinking import SinkingSearch
 from offcert.proofs.joint_document import read
 from offcert.proofs.kinds.computed import MemoryByTime
 from offcert.proofs.registry import proved
@@ -26,6 +26,9 @@ from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 from offcert.verification.execution import persistency_faults
+
+if TYPE_CHECKING:
+    from offcert.heuristics.joint.plans import JointPlan
 
 METHOD = "least-memory-by-time"
 # Part of the peak below which another limit is not worth its time. Arbitrary.
@@ -143,6 +146,9 @@ def descend_sinking(search: Search, effort: Effort) -> None:
     if not asks_within_deadline(search) or problem.recompute is Recompute.NONE or network is None:
         return
     search.begin("joint search, sinking limit")
+    with held_interrupts():
+        from offcert.heuristics.joint.plans import ranges_of
+        from offcert.heuristics.joint.sinking import SinkingSearch
 
     def offer(plan: JointPlan, limit: int) -> None:
         chain = problem.recompute is Recompute.CHAIN

@@ -6,25 +6,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from offcert.certification.interrupts import held_interrupts
 from offcert.certification.method import Effort
 from offcert.certification.search import Search
 from offcert.certification.search_steps.rematerialisation import offer_unmoved
 from offcert.core.errors import InputError, MethodError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.program import Program, program_from_json
-from offcert.heuristics.checkpoint.persistent import persistent
 from offcert.heuristics.evictions.rules import greedy, sequential
-from offcert.heuristics.joint.plans import JointPlan, ranges_of
-from offcert.heuristics.joint.search import joint_search
-from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.proofs.registry import claimed
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
 from offcert.verification.execution import legality_faults, persistency_faults
+
+if TYPE_CHECKING:
+    from offcert.heuristics.joint.plans import JointPlan
+    from offcert.heuristics.joint.tables import Tables
 
 
 def descend_whole(search: Search, effort: Effort) -> None:
@@ -187,6 +188,8 @@ def _cool_once(search: Search, problem: Problem, effort: Effort) -> None:
     """Search for joint plans as long as a short cooling takes; if large, for the starts of one."""
     if problem.computed is None:
         return
+    with held_interrupts():
+        from offcert.heuristics.joint.search import joint_search
     joint_search(
         problem,
         time_limit=_UNLIMITED,
@@ -203,6 +206,9 @@ def _cool_once(search: Search, problem: Problem, effort: Effort) -> None:
 
 def _tables(search: Search) -> Tables:
     """Return the tables of a problem, which searches copy before they change a limit."""
+    from offcert.heuristics.joint.plans import ranges_of
+    from offcert.heuristics.joint.tables import tables_of
+
     problem = search.problem
     return search.workings.search("joint tables", lambda: tables_of(problem, ranges_of(problem)))
 
@@ -219,6 +225,8 @@ def _offer_persistent(search: Search, alone: Problem) -> None:
     chain = alone.checkpoint_chain
     if chain is None or len(chain) > _MOST_STAGES or alone.recompute is not Recompute.ANY:
         return
+    from offcert.heuristics.checkpoint.persistent import persistent
+
     strategy = persistent(chain, alone.platform.memory, _FEW_SLOTS)
     offer_unmoved(search, strategy.expand(chain.network()))
 
@@ -242,6 +250,8 @@ def descend_joint(search: Search, effort: Effort) -> None:
     have to be persistent, plans that are not are passed over.
     """
     search.begin("joint search")
+    with held_interrupts():
+        from offcert.heuristics.joint.search import joint_search
     problem = search.problem
     if problem.computed is None or problem.recompute is Recompute.NONE:
         return

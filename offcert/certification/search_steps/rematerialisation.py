@@ -15,13 +15,7 @@ from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.program import Program
 from offcert.core.strategy import Strategy
-from offcert.heuristics.checkpoint.arbitrary import expansions
-from offcert.heuristics.checkpoint.graph_networks import graph_of
-from offcert.heuristics.checkpoint.live import checkpoint_execution
-from offcert.heuristics.checkpoint.live_curve import live_curve, live_selection
-from offcert.heuristics.checkpoint.persistent import persistent, persistent_least_memory
 from offcert.heuristics.combined.search import CombinedPlan, combined_plan
-from offcert.heuristics.rematerialisation.search import Found, least_memory, least_time
 from offcert.proofs.registry import claimed
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
@@ -73,6 +67,8 @@ def descend_persistent(search: Search, effort: Effort) -> None:
     chain = problem.checkpoint_chain
     if chain is None or problem.recompute is Recompute.NONE or len(chain) > _MOST_STAGES:
         return
+    from offcert.heuristics.checkpoint.persistent import persistent, persistent_least_memory
+
     search.begin("persistent checkpointing")
     small = len(chain) <= _MOST_EXACT_STAGES
     try:
@@ -97,6 +93,8 @@ def descend_rematerialisation(search: Search, effort: Effort) -> None:
     network = _network(search)
     if network is None:
         return
+    from offcert.heuristics.rematerialisation.search import Found, least_memory, least_time
+
     search.begin("recomputation")
     problem = search.problem
 
@@ -265,6 +263,9 @@ def descend_checkpoints(search: Search, effort: Effort) -> None:
 def _execution(search: Search, chain: CheckpointChain) -> Execution | None:
     """Return the execution to offer, or None if no segments suit the problem."""
     if len(chain) > MAX_CURVE_STAGES:
+        from offcert.heuristics.checkpoint.live import checkpoint_execution
+        from offcert.heuristics.checkpoint.live_curve import live_selection
+
         return checkpoint_execution(chain, live_selection(chain).checkpoints)
     program = _best_program(search.problem, chain)
     if program is None:
@@ -274,6 +275,8 @@ def _execution(search: Search, chain: CheckpointChain) -> Execution | None:
 
 
 def _best_program(problem: Problem, chain: CheckpointChain) -> Program | None:
+    from offcert.heuristics.checkpoint.live_curve import live_curve
+
     if problem.minimise is Minimise.TIME:
         trades = live_curve(chain, problem.platform.memory)
         return trades[-1].program if trades else None
@@ -376,6 +379,9 @@ def descend_graphs(search: Search, effort: Effort) -> None:
 
 def _executions(network: Network, seconds: float) -> Iterator[Execution]:
     """Yield the execution of every selection, as long as there is time."""
+    from offcert.heuristics.checkpoint.arbitrary import expansions
+    from offcert.heuristics.checkpoint.graph_networks import graph_of
+
     deadline = time.monotonic() + seconds
     try:
         made = graph_of(network)

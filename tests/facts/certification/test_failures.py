@@ -94,7 +94,7 @@ def test_a_library_that_is_not_there_costs_its_steps_only(missing: str, tmp_path
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         "from offcert.cli import main\n"
-        "sys.exit(main(['certify', 'problem.json', '-o', 'out.json', '--time-limit', '8']))"
+        "sys.exit(main(['certify', 'problem.json', '-o', 'out.json', '--time-limit', '3']))"
     )
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning", "-c", code],
@@ -122,7 +122,6 @@ def test_a_library_that_is_not_there_costs_its_steps_only(missing: str, tmp_path
         (OSError(28, "full"), "OSError: [Errno 28] full"),
         (InputError("runs[2] (F2) reads v1, which is not there"), "InputError: runs[2] (F2) reads"),
         (UnsoundError("doomed returned an illegal execution"), "UnsoundError: doomed returned"),
-        (AssertionError("joined no schedule"), "AssertionError: joined no schedule"),
     ],
 )
 def test_a_step_that_fails_is_named_and_the_next_one_runs(
@@ -242,7 +241,6 @@ def wait_for(step: str, folder: Path, process: subprocess.Popen[str]) -> None:
 PHASES = {
     "local search": (36, ("solve", "--method", "local-search")),
     "pivot program": (36, ("solve", "--method", "pivot")),
-    "atomic heads and tails": (101, ("solve", "--method", "atomic-heads")),
     "interval CP-SAT": (36, ("solve", "--method", "interval-cpsat", "--workers", "1")),
     "stage MILP": (50, ("solve", "--method", "stage-milp", "--workers", "1")),
 }
@@ -280,27 +278,23 @@ def interrupted(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_in_an_exact_fluid_program(number: signal.Signals, tmp_path: Path) -> None:
-    """The exact fluid program comes first where transfers may pause; SIGTERM does the same."""
+def test_a_request_to_end_in_an_exact_fluid_program(tmp_path: Path) -> None:
+    """It comes first where transfers may pause; SIGTERM does there what Ctrl-C does elsewhere."""
     problem = replace(distinct(36), transfers=Transfers.INTERRUPTIBLE)
     process = start(tmp_path, problem, "certify", "--workers", "1")
     wait_for("exact fluid MILP", tmp_path, process)
-    interrupted(process, tmp_path, number, plainest(problem))
+    interrupted(process, tmp_path, signal.SIGTERM, plainest(problem))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_a_crash_of_the_whole_process_leaves_a_valid_certificate(
-    number: signal.Signals, tmp_path: Path
-) -> None:
-    problem = distinct(36)
-    step = "interval CP-SAT" if number is signal.SIGSEGV else "local search"
+def test_a_crash_of_the_whole_process_leaves_a_valid_certificate(tmp_path: Path) -> None:
+    """As nothing can mind this signal, nothing depends on where it comes."""
+    problem, step = distinct(36), "local search"
     process = start(tmp_path, problem, *PHASES[step][1])
     wait_for(step, tmp_path, process)
-    process.send_signal(number)
+    process.send_signal(signal.SIGKILL)
     process.communicate(timeout=40)
-    assert process.returncode == -number
+    assert process.returncode == -signal.SIGKILL
     verification = verify_file(tmp_path / "out.json")
     assert verification.faults == []
     assert verification.certificate.notes.unfinished

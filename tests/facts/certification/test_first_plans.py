@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import pytest
 
@@ -32,6 +33,7 @@ from support.problems.residual_networks import residual_problem
 NO_TIME = 0.001
 
 
+@cache
 def problems() -> list[Problem]:
     """Chains, random networks and residual networks at limits from tight to wide."""
     found = []
@@ -93,7 +95,7 @@ def test_long_chains_do_without_what_takes_long(monkeypatch: pytest.MonkeyPatch)
         asked.append(len(chain))
         return persistent(chain, memory, slots)
 
-    monkeypatch.setattr("offcert.certification.search_steps.joint.persistent", counted)
+    monkeypatch.setattr("offcert.heuristics.checkpoint.persistent.persistent", counted)
     for stages in (20, 251):
         rng = random.Random(stages)
         value(recompute_problem(rng, checkpoint_chain(rng, stages), Fraction(1, 2)))
@@ -116,7 +118,7 @@ def test_without_time_nothing_searches_on_once_there_is_a_plan(
         limits.append(time_limit)
         joint_search(problem, time_limit=time_limit, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("offcert.certification.search_steps.joint.joint_search", counted)
+    monkeypatch.setattr("offcert.heuristics.joint.search.joint_search", counted)
     found = certify(problems()[5], time_limit=0.001, workers=1)
     assert found.result.objective is not None
     assert limits

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 
 import pytest
 
@@ -43,6 +44,16 @@ def at_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Clock]:
     return begin
 
 
+@cache
+def by_stages() -> dict[str, Problem]:
+    """Return a problem of each family of the library that is not by modules or operators."""
+    library = default_library()
+    # Files have the names of families, and the others' take long to read.
+    names = [path.stem for path in library.folder.glob("*.json")]
+    wanted = [name for name in names if not name.endswith(("-modules", "-operators"))]
+    return {name: library.family(name).problem for name in wanted}
+
+
 def steps_of(problem: Problem, **options: float) -> list[str]:
     steps: list[str] = []
 
@@ -56,13 +67,8 @@ def steps_of(problem: Problem, **options: float) -> list[str]:
 
 @pytest.mark.slow
 def test_by_stages_only_the_deepest_densenet_cut_at_dense_layers_is_long() -> None:
-    families = [
-        family
-        for family in default_library().families()
-        if not family.name.endswith(("-modules", "-operators"))
-    ]
-    assert len(families) > 100
-    long = {family.name for family in families if is_long(family.problem)}
+    assert len(by_stages()) > 100
+    long = {name for name, problem in by_stages().items() if is_long(problem)}
     assert long == {"densenet201-layers-224", "densenet201-layers-500"}
     assert is_long(long_problem(0, MOST_OPERATIONS + 2, 50))
     assert is_long(long_problem(0, 300, MOST_GAPS + 1))
@@ -119,6 +125,5 @@ def test_traces_with_many_operations_between_gaps_are_fine_and_the_rest_of_the_l
     assert is_fine(long_problem(0, 150, 60))
     assert not is_fine(long_problem(0, 100, 40))
     assert not is_fine(long_problem(0, 150, 120))
-    for family in default_library().families():
-        if not family.name.endswith(("-modules", "-operators")):
-            assert not is_fine(family.problem), family.name
+    for name, problem in by_stages().items():
+        assert not is_fine(problem), name

@@ -101,10 +101,10 @@ def test_no_kernel_is_left_for_the_search_to_compile() -> None:
 
     def search() -> None:
         for problem in problems:
-            certify(problem, time_limit=0.6, workers=1)
+            certify(problem, time_limit=0.3, workers=1)
             for method in methods:
                 with suppress(MethodError):
-                    solve(problem, method, time_limit=0.2)
+                    solve(problem, method, time_limit=0.1)
 
     def warm() -> None:
         for act in WARMING.values():

@@ -127,10 +127,10 @@ def test_the_means_beside_each_other() -> None:
         ("both", Recompute.ANY, True),
     ):
         search = search_of(replace(problem, recompute=again, offload=offload))
-        climb_limits(search, Effort(1.0))
-        descend_sinking(search, Effort(0.7, workers=1))
+        climb_limits(search, Effort(0.6))
+        descend_sinking(search, Effort(0.5, workers=1))
         if name == "offload":
-            halve_limits(search, Effort(1.0, workers=1, climb=climb_part))
+            halve_limits(search, Effort(0.6, workers=1, climb=climb_part))
         require_valid(search)
         found[name] = search
     # However little time the search had: in so much more time, recomputation does much.

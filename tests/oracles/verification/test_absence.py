@@ -116,7 +116,7 @@ def test_a_link_works_through_what_is_ready() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("nested", "link"), [(True, Link.SIMPLEX), (False, Link.DUPLEX)])
 def test_bounds_of_long_traces_are_computed_again(nested: bool, link: Link) -> None:
-    problem = long_problem(1, nested=nested, link=link)
+    problem = long_problem(1, 5_000, 2_500, nested=nested, link=link)
     values = {
         method: recompute(method, problem)
         for method in ("prop3", "fractional", "prop3-subset-sum", "fractional-subset-sum")
@@ -128,7 +128,7 @@ def test_bounds_of_long_traces_are_computed_again(nested: bool, link: Link) -> N
 @pytest.mark.slow
 def test_the_bounds_with_large_tensors_that_are_found_are_established_again() -> None:
     checked = 0
-    for problem in (*(mixed_problem(seed, 8) for seed in range(30)), long_problem(2)):
+    for problem in (*(mixed_problem(seed, 8) for seed in range(30)), long_problem(2, 4_000, 2_000)):
         if problem.trace.least_memory > problem.platform.memory:
             continue
         for smallest in sizes_worth_counting(problem):

@@ -47,7 +47,7 @@ def test_bounds_are_at_most_brute_force_and_often_equal(seeds: range) -> None:
 def test_bounds_hold_where_tensors_may_leave() -> None:
     """Brute force over executions, transfers included, finds none within less."""
     tried = 0
-    for seed in range(12):
+    for seed in range(8):
         rng = random.Random(seed)
         chain = checkpoint_chain(rng, 2)
         platform = Platform(5, rng.choice((Fraction(1), Fraction(3))))
@@ -65,7 +65,7 @@ def test_bounds_hold_where_tensors_may_leave() -> None:
             least = least_time(timed.with_memory(most - 1))
             assert least is None or least > deadline, (seed, most)
             tried += 1
-    assert tried >= 10
+    assert tried >= 6
 
 
 def test_without_recomputation_the_bound_is_the_peak_or_what_may_not_leave() -> None:

@@ -86,10 +86,15 @@ def joint_bounds_of(problem: Problem) -> list[Bound]:
 def solvable(first: int) -> Iterator[tuple[Problem, int]]:
     """Yield problems from a seed on that can be executed, and the least time of brute force."""
     for seed in range(first, first + 10_000):
-        problem = joint_problem(seed)
-        best = least_time(problem)
+        problem, best = _solved(seed)
         if best is not None:
             yield problem, best
+
+
+@cache
+def _solved(seed: int) -> tuple[Problem, int | None]:
+    problem = joint_problem(seed)
+    return problem, least_time(problem)
 
 
 @cache
