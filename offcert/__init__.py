@@ -150,87 +150,59 @@ __all__ = [
     "write_problem",
 ]
 
-# Where each name lives.
-_HOMES = {
-    "Accumulation": "offcert.questions.devices.problem",
-    "Bound": "offcert.core.result",
-    "Certificate": "offcert.proofs.certificate",
-    "Chain": "offcert.core.chain",
-    "CheckpointChain": "offcert.core.checkpoint_chain",
-    "Computation": "offcert.core.computations",
-    "DevicesCertificate": "offcert.proofs.devices_certificate",
-    "DevicesProblem": "offcert.questions.devices.problem",
-    "Elsewhere": "offcert.verification.elsewhere",
-    "Evidence": "offcert.core.result",
-    "Execution": "offcert.core.execution",
-    "Gradient": "offcert.questions.devices.problem",
-    "InputError": "offcert.core.errors",
-    "Kind": "offcert.core.platform",
-    "Library": "offcert.instances.library",
-    "Link": "offcert.core.platform",
-    "Minimise": "offcert.questions.schedule.problem",
-    "Move": "offcert.questions.schedule.plan",
-    "Network": "offcert.core.network",
-    "OffcertError": "offcert.core.errors",
-    "Operation": "offcert.core.trace",
-    "Placement": "offcert.questions.placement.problem",
-    "PlacementCertificate": "offcert.proofs.placement_certificate",
-    "PlacementProblem": "offcert.questions.placement.problem",
-    "Plan": "offcert.questions.schedule.plan",
-    "PlanError": "offcert.core.errors",
-    "Platform": "offcert.core.platform",
-    "Problem": "offcert.questions.schedule.problem",
-    "Program": "offcert.core.program",
-    "Recompute": "offcert.questions.schedule.problem",
-    "Residence": "offcert.questions.placement.problem",
-    "Result": "offcert.questions.schedule.result",
-    "Run": "offcert.core.computations",
-    "Schedule": "offcert.questions.schedule.schedule",
-    "Segment": "offcert.core.program",
-    "SolveStatus": "offcert.core.result",
-    "SplitCertificate": "offcert.proofs.split_certificate",
-    "SplitProblem": "offcert.questions.split.problem",
-    "Strategy": "offcert.core.strategy",
-    "Tensor": "offcert.core.trace",
-    "Trace": "offcert.core.trace",
-    "Transfer": "offcert.questions.schedule.schedule",
-    "Transfers": "offcert.questions.schedule.problem",
-    "Units": "offcert.core.units",
-    "Value": "offcert.core.computations",
-    "benchmark": "offcert.campaign.benchmark",
-    "certify": "offcert.certification.ladder",
-    "certify_devices": "offcert.certification.devices",
-    "certify_split": "offcert.certification.splitting",
-    "check": "offcert.questions.schedule.check",
-    "doctor": "offcert.training.doctor",
-    "place": "offcert.certification.placing",
-    "read_certificate": "offcert.proofs.certificate",
-    "read_devices_certificate": "offcert.proofs.devices_certificate",
-    "read_devices_problem": "offcert.questions.devices.problem",
-    "read_placement": "offcert.proofs.placement_certificate",
-    "read_placement_problem": "offcert.questions.placement.files",
-    "read_problem": "offcert.questions.schedule.files",
-    "read_split": "offcert.questions.split.problem",
-    "read_split_certificate": "offcert.proofs.split_certificate",
-    "simulate": "offcert.questions.schedule.simulate",
-    "solve": "offcert.certification.methods",
-    "verify": "offcert.verification.document",
-    "verify_on": "offcert.verification.elsewhere",
-    "write_problem": "offcert.questions.schedule.files",
+# The names of each module.
+_NAMES = {
+    "offcert.campaign.benchmark": "benchmark",
+    "offcert.certification.devices": "certify_devices",
+    "offcert.certification.ladder": "certify",
+    "offcert.certification.methods": "solve",
+    "offcert.certification.placing": "place",
+    "offcert.certification.splitting": "certify_split",
+    "offcert.core.chain": "Chain",
+    "offcert.core.checkpoint_chain": "CheckpointChain",
+    "offcert.core.computations": "Computation Run Value",
+    "offcert.core.errors": "InputError OffcertError PlanError",
+    "offcert.core.execution": "Execution",
+    "offcert.core.network": "Network",
+    "offcert.core.platform": "Kind Link Platform",
+    "offcert.core.program": "Program Segment",
+    "offcert.core.result": "Bound Evidence SolveStatus",
+    "offcert.core.strategy": "Strategy",
+    "offcert.core.trace": "Operation Tensor Trace",
+    "offcert.core.units": "Units",
+    "offcert.instances.library": "Library",
+    "offcert.proofs.certificate": "Certificate read_certificate",
+    "offcert.proofs.devices_certificate": "DevicesCertificate read_devices_certificate",
+    "offcert.proofs.placement_certificate": "PlacementCertificate read_placement",
+    "offcert.proofs.split_certificate": "SplitCertificate read_split_certificate",
+    "offcert.questions.devices.problem": "Accumulation DevicesProblem Gradient read_devices_problem",
+    "offcert.questions.placement.files": "read_placement_problem",
+    "offcert.questions.placement.problem": "Placement PlacementProblem Residence",
+    "offcert.questions.schedule.check": "check",
+    "offcert.questions.schedule.files": "read_problem write_problem",
+    "offcert.questions.schedule.plan": "Move Plan",
+    "offcert.questions.schedule.problem": "Minimise Problem Recompute Transfers",
+    "offcert.questions.schedule.result": "Result",
+    "offcert.questions.schedule.schedule": "Schedule Transfer",
+    "offcert.questions.schedule.simulate": "simulate",
+    "offcert.questions.split.problem": "SplitProblem read_split",
+    "offcert.training.doctor": "doctor",
+    "offcert.verification.document": "verify",
+    "offcert.verification.elsewhere": "Elsewhere verify_on",
 }
 _NEED_TORCH = {
-    "TrainingStep": "offcert.runtime.capture.step",
-    "backend": "offcert.runtime.compiled.backend",
-    "budget_solver": "offcert.training.budget",
-    "checkpoint_policies": "offcert.runtime.plan.policies",
-    "for_policies": "offcert.runtime.plan.policies",
-    "offload": "offcert.training.offload",
-    "profile": "offcert.runtime.profiling.profile",
-    "pure": "offcert.runtime.watch.operators",
-    "sub_batch_steps": "offcert.runtime.sub_batches",
-    "sub_batches": "offcert.runtime.sub_batches",
-    "chunked_loss": "offcert.runtime.tail_chunks",
-    "with_tail_chunks": "offcert.runtime.tail_chunks",
+    "offcert.runtime.capture.step": "TrainingStep",
+    "offcert.runtime.compiled.backend": "backend",
+    "offcert.runtime.plan.policies": "checkpoint_policies for_policies",
+    "offcert.runtime.profiling.profile": "profile",
+    "offcert.runtime.sub_batches": "sub_batch_steps sub_batches",
+    "offcert.runtime.tail_chunks": "chunked_loss with_tail_chunks",
+    "offcert.runtime.watch.operators": "pure",
+    "offcert.training.budget": "budget_solver",
+    "offcert.training.offload": "offload",
+}
+_HOMES = {
+    name: module for module, names in (_NAMES | _NEED_TORCH).items() for name in names.split()
 }
 
 # The core does not know who draws; whoever uses it has come through this door.
@@ -238,14 +210,14 @@ _drawn_by("offcert.report.notebook")
 
 
 def _load(name: str) -> Any:
-    if name in _NEED_TORCH:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'offcert' has no attribute {name!r}")
+    if _HOMES[name] in _NEED_TORCH:
         from importlib.util import find_spec
 
         if find_spec("torch") is None:
             return _without_torch(name)
-    elif name not in _HOMES:
-        raise AttributeError(f"module 'offcert' has no attribute {name!r}")
-    value = getattr(import_module((_HOMES | _NEED_TORCH)[name]), name)
+    value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

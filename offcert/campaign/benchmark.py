@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from offcert.campaign.cells import CERTIFY, CellSettings, grid
 from offcert.campaign.pool import Failure, Pool, PoolTask
@@ -33,7 +33,6 @@ from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_seconds, require_seed, users_function
 from offcert.core.threads import cores
 from offcert.instances.library import Library
-from offcert.proofs.questions import SCHEDULE, asked_by
 from offcert.questions.placement.files import placement_problem_to_json
 from offcert.questions.placement.problem import PlacementProblem
 from offcert.questions.schedule.problem import Problem
@@ -114,35 +113,20 @@ def benchmark(
     time_limit, seed = require_seconds(time_limit, "time_limit"), require_seed(seed, "seed")
     processes = cores() if jobs is None else require_count(jobs, "jobs")
     names = _names([methods] if callable(methods) or isinstance(methods, str) else methods)
-    single = isinstance(problems, str) or asked_by(problems) is not None
+    single = isinstance(problems, str | Problem | PlacementProblem)
     given: list[Any] = [problems] if single else list(problems)  # type: ignore[arg-type]
-    # Whatever is no problem, or none whose methods are measured, is refused with the schedules.
-    rows = [asked_by(each) or SCHEDULE for each in given] or [SCHEDULE]
-    asked = {row.measured or SCHEDULE.measured for row in rows}
-    if len(asked) > 1:
+    settings = CellSettings(time_limit, seed)
+    placements = [each for each in given if isinstance(each, PlacementProblem)]
+    if not placements:
+        subjects = _subjects(given, library)
+        cells = grid(subjects, [*names, *([CERTIFY] if certify else [])], settings=settings)
+        rows = run(cells, CampaignTable(), jobs=processes).rows
+        found = measured_of(rows, Library(library))
+    elif len(placements) < len(given):
         raise InputError("problems must all be placement problems, or none of them")
-    how = Measuring(names, CellSettings(time_limit, seed), processes, certify, library)
-    measured = asked.pop()
-    assert measured is not None
-    found = measured.load()(given, how)
+    else:
+        found = _placements_measured(placements, names, settings, processes)
     return Benchmark(tuple(found), tuple(standings(found)))
-
-
-class Measuring(NamedTuple):
-    """How methods are measured: their names, what each call is given, and on how many cores."""
-
-    names: Sequence[str]
-    settings: CellSettings
-    jobs: int
-    certify: bool
-    library: str | Path | None
-
-
-def schedules_measured(given: Sequence[Any], how: Measuring) -> list[Measured]:
-    """Return results of methods on problems of schedules, their files, or names in the library."""
-    methods = [*how.names, *([CERTIFY] if how.certify else [])]
-    cells = grid(_subjects(given, how.library), methods, settings=how.settings)
-    return measured_of(run(cells, CampaignTable(), jobs=how.jobs).rows, Library(how.library))
 
 
 def _names(methods: Iterable[Function | str]) -> list[str]:
@@ -188,14 +172,15 @@ def _subjects(given: Sequence[Any], library: str | Path | None) -> list[Subject]
 _Item = tuple[PlacementProblem, str, float, int]
 
 
-def placements_measured(problems: Sequence[PlacementProblem], how: Measuring) -> list[Measured]:
+def _placements_measured(
+    problems: Sequence[PlacementProblem], names: Sequence[str], settings: CellSettings, jobs: int
+) -> list[Measured]:
     """Return results of methods on problems of addresses."""
-    names, time_limit, seed = how.names, how.settings.time_limit, how.settings.seed
-    items = [(problem, name, time_limit, seed) for problem in problems for name in names]
-    tasks = [PoolTask((item,), time_limit + OWN_GRACE) for item in items]
-    pool = Pool(
-        place_one, how.jobs, start="fork" if any(n in GIVEN for n in names) else "forkserver"
-    )
+    limit, seed = settings.time_limit, settings.seed
+    items = [(problem, name, limit, seed) for problem in problems for name in names]
+    tasks = [PoolTask((item,), limit + OWN_GRACE) for item in items]
+    start = "fork" if any(name in GIVEN for name in names) else "forkserver"
+    pool = Pool(place_one, jobs, start=start)
     with closing(pool.run(tasks)) as answers:
         found = {(id(item[0]), item[1]): answer for item, answer in answers}
     measured = []

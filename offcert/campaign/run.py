@@ -25,12 +25,12 @@ from offcert.certification.methods import METHODS, solve
 from offcert.core.documents import make_folder, write_json
 from offcert.core.errors import InputError, MethodError
 from offcert.core.lab import lab_part
+from offcert.core.options import require_count
 from offcert.core.result import Evidence
 from offcert.core.threads import cores
 from offcert.instances.cnn import cnn_chain
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Recompute, Transfers
-from offcert.questions.schedule.result import Result
 from offcert.verification.document import verify
 
 # A cell may take its limit times PATIENCE, and GRACE seconds more, to end and be verified.
@@ -47,43 +47,6 @@ AGAIN = ("no", "failed", "all")
 # Loaded once, by the process that all others are forked from.
 PRELOADED = ("offcert.campaign.preload",)
 PRELOADED_TO_SEARCH = ("offcert.campaign.preload_search",)
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a campaign is run; nothing here changes its results.
-
-    Attributes
-    ----------
-    jobs : int, optional
-        Processes at a time; by default one for every core this process may use.
-    scheduler : str or distributed.Client, optional
-        A Dask cluster that computes instead of this machine; then `jobs` is the cluster's affair.
-    again : str
-        ``"no"``: rows of the table are kept; ``"failed"``: those that failed are computed again;
-        ``"all"``.
-    certificates : str or Path, optional
-        Folder for the certificates of ``certify``; a row without one does not count as done then.
-    most_bytes : int
-        Address space of each process; 0: no limit.
-    """
-
-    jobs: int | None = None
-    scheduler: Any = None
-    again: str = "no"
-    certificates: str | Path | None = None
-    most_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        if self.again not in AGAIN:
-            raise InputError(f'again must be one of {", ".join(AGAIN)}, not "{self.again}"')
-        if self.jobs is not None and self.jobs < 1:
-            raise InputError(f"jobs must be at least 1, not {self.jobs}")
-
-    @property
-    def processes(self) -> int:
-        """Processes at a time."""
-        return self.jobs or cores()
 
 
 @dataclass(frozen=True)
@@ -127,20 +90,32 @@ def run(
         As from `offcert.campaign.cells.grid`.
     table : CampaignTable
         Takes every row as soon as it is there, so that an interrupt loses none.
-    jobs, scheduler, again, certificates, most_bytes
-        As in `Options`.
+    jobs : int, optional
+        Processes at a time; by default one for every core this process may use.
+    scheduler : str or distributed.Client, optional
+        A Dask cluster that computes instead of this machine; then `jobs` is the cluster's affair.
+    again : str
+        ``"no"``: rows of the table are kept; ``"failed"``: those that failed are computed again;
+        ``"all"``.
+    certificates : str or Path, optional
+        Folder for the certificates of ``certify``; a row without one does not count as done then.
+    most_bytes : int
+        Address space of each process; 0: no limit.
     progress : callable, optional
         Told of every row.
     """
     begun = time.monotonic()
-    options = Options(jobs, scheduler, again, certificates, most_bytes)
+    if again not in AGAIN:
+        raise InputError(f'again must be one of {", ".join(AGAIN)}, not "{again}"')
+    processes = cores() if jobs is None else require_count(jobs, "jobs")
+    folder = None if certificates is None else Path(certificates)
     wanted = {cell.key: cell for cell in cells}
-    missing = [cell for cell in wanted.values() if not _is_done(cell, table, options)]
-    if options.certificates is not None:
-        make_folder(Path(options.certificates))
-    with closing(_answers(missing, options)) as answers:
+    missing = [cell for cell in wanted.values() if not _is_done(cell, table, again, folder)]
+    if folder is not None:
+        make_folder(folder)
+    with closing(_answers(missing, processes, scheduler, most_bytes)) as answers:
         for number, (cell, answer) in enumerate(answers, start=1):
-            row = cell.row(_facts(cell, answer, table, options))
+            row = cell.row(_facts(cell, answer, table, folder))
             table.put(row)
             if progress is not None:
                 progress(CampaignProgress(number, len(missing), row))
@@ -156,13 +131,13 @@ def run(
     )
 
 
-def _is_done(cell: Cell, table: CampaignTable, options: Options) -> bool:
+def _is_done(cell: Cell, table: CampaignTable, again: str, certificates: Path | None) -> bool:
     row = table.rows.get(cell.key)
-    if row is None or options.again == "all":
+    if row is None or again == "all":
         return False
     if row["status"] == FAILED:
-        return options.again != "failed"
-    if options.certificates is None or cell.method != CERTIFY:
+        return again != "failed"
+    if certificates is None or cell.method != CERTIFY:
         return True
     return row["certificate"] is not None and (_folder(table) / row["certificate"]).is_file()
 
@@ -171,37 +146,34 @@ def _folder(table: CampaignTable) -> Path:
     return Path() if table.path is None else table.path.parent
 
 
-def _facts(cell: Cell, answer: Any, table: CampaignTable, options: Options) -> Row:
+def _facts(cell: Cell, answer: Any, table: CampaignTable, certificates: Path | None) -> Row:
     """Return the columns of a row beside those that identify it; write the certificate."""
     if isinstance(answer, Failure):
         return {"status": FAILED, "seconds": answer.seconds, "reason": answer.reason}
     facts, document = answer
-    if document is None or options.certificates is None:
+    if document is None or certificates is None:
         return dict(facts)
     name = re.sub(r"[^A-Za-z0-9._-]", "_", cell.point.name).lstrip(".")
-    path = Path(options.certificates) / f"{name}-{cell.point.problem.platform.memory}-{cell.key}"
-    path = path.with_name(path.name + ".json")
+    path = certificates / f"{name}-{cell.point.problem.platform.memory}-{cell.key}.json"
     write_json(path, document)
     return facts | {"certificate": os.path.relpath(path, _folder(table))}
 
 
-def _answers(cells: list[Cell], options: Options) -> Generator[tuple[Cell, Any]]:
+def _answers(
+    cells: list[Cell], processes: int, scheduler: Any, most_bytes: int
+) -> Generator[tuple[Cell, Any]]:
     searching = any(not cell.batchable for cell in cells)
     preload = PRELOADED_TO_SEARCH if searching else PRELOADED
-    if options.scheduler is not None:
+    if scheduler is not None:
         run_on_cluster = lab_part("cluster", "a scheduler")
         # Starting a program there costs seconds, so batches are as large as they may be.
         tasks = batches(cells, 1)
-        yield from run_on_cluster(
-            execute, tasks, options.scheduler, most_bytes=options.most_bytes, preload=preload
-        )
+        yield from run_on_cluster(execute, tasks, scheduler, most_bytes=most_bytes, preload=preload)
         return
     # What only this program knows cannot be named elsewhere: processes begin as copies of it.
     start = "fork" if any(cell.given for cell in cells) else "forkserver"
-    pool = Pool(
-        execute, options.processes, most_bytes=options.most_bytes, preload=preload, start=start
-    )
-    with closing(pool.run(batches(cells, options.processes))) as answers:
+    pool = Pool(execute, processes, most_bytes=most_bytes, preload=preload, start=start)
+    with closing(pool.run(batches(cells, processes))) as answers:
         yield from answers
 
 
@@ -278,10 +250,13 @@ def execute(cell: Cell) -> Answer:
             "reason": f"the certificate does not verify: {verification.reason}",
         }, None
     if result.bounds:
-        facts |= {"lower_bound": result.lower_bound, "evidence": _text(verification.evidence)}
+        evidence = verification.evidence
+        facts["lower_bound"] = result.lower_bound
+        facts["evidence"] = None if evidence is None else str(evidence)
     if cell.method != CERTIFY:
         return facts, None
-    return facts | {"proved_bound": _proved(result)}, document
+    proved = [bound.value for bound in result.bounds if bound.evidence is Evidence.PROVED]
+    return facts | {"proved_bound": max(proved, default=None)}, document
 
 
 def _run(cell: Cell) -> Certificate:
@@ -289,22 +264,9 @@ def _run(cell: Cell) -> Certificate:
     with warnings.catch_warnings():
         # The row says what failed.
         warnings.filterwarnings("ignore", message=".*the search goes on without it")
-        return _certificate(cell, settings)
-
-
-def _certificate(cell: Cell, settings: dict[str, Any]) -> Certificate:
-    if cell.method == CERTIFY:
-        return certify(cell.point.problem, **settings)
-    return solve(cell.point.problem, cell.method, **settings)
-
-
-def _proved(result: Result) -> int | None:
-    proved = [bound.value for bound in result.bounds if bound.evidence is Evidence.PROVED]
-    return max(proved, default=None)
-
-
-def _text(evidence: Evidence | None) -> str | None:
-    return None if evidence is None else str(evidence)
+        if cell.method == CERTIFY:
+            return certify(cell.point.problem, **settings)
+        return solve(cell.point.problem, cell.method, **settings)
 
 
 @cache

@@ -22,7 +22,6 @@ from offcert.questions.schedule.files import problem_digest, read_problem
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, parse_memory
 
 LIBRARY_PREFIX = "library:"
-_RANGE = re.compile(r"([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?\s*:\s*([0-9.]+)\s*%?")
 _PERCENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
 _SIZED = re.compile(r"[0-9.]+\s*([kKMGT]i?)?B")
 # Memory limits that one range may name; more is taken for a slip of the pen. Arbitrary.
@@ -106,39 +105,24 @@ def parse_limits(text: str) -> list[str]:
 
 def _range(text: str) -> list[str]:
     parts = [part.strip() for part in text.split(":")]
-    if len(parts) == 3 and all(map(_SIZED.fullmatch, parts)):
-        first, last, step = (parse_size(part, "memory") for part in parts)
-        return [f"{size}B" for size in _steps(text, first, last, step)]
-    return _percents(text)
-
-
-def _steps(text: str, first: int, last: int, step: int) -> range:
+    sized = len(parts) == 3 and all(map(_SIZED.fullmatch, parts))
+    if not sized:
+        parts = [part.removesuffix("%").rstrip() for part in parts]
+        if len(parts) != 3 or not all(map(_PERCENT.fullmatch, parts)):
+            raise InputError(
+                'memory must be a range such as "0:100:5", in percent, or "4GiB:16GiB:2GiB", not '
+                f'"{cut(text)}"'
+            )
+    numbers = (parse_size(part, "memory") if sized else part for part in parts)
+    first, last, step = map(Fraction, numbers)
     if step == 0 or last < first:
         raise InputError(f'the memory range "{text}" must go up in steps of more than 0')
-    _require_few(text, (last - first) // step + 1)
-    return range(first, last + 1, step)
-
-
-def _require_few(text: str, count: int) -> None:
+    count = (last - first) // step + 1
     if count > _MOST_LIMITS:
         raise InputError(
             f'the memory range "{text}" has {count} limits; {_MOST_LIMITS} are the most'
         )
-
-
-def _percents(text: str) -> list[str]:
-    match = _RANGE.fullmatch(text)
-    if match is None or not all(_PERCENT.fullmatch(number) for number in match.groups()):
-        raise InputError(
-            f'memory must be a range such as "0:100:5", in percent, or "4GiB:16GiB:2GiB", not '
-            f'"{cut(text)}"'
-        )
-    first, last, step = (Fraction(number) for number in match.groups())
-    if step == 0 or last < first:
-        raise InputError(f'the memory range "{text}" must go up in steps of more than 0')
-    count = int((last - first) / step) + 1
-    _require_few(text, count)
-    return [f"{_decimal(first + index * step)}%" for index in range(count)]
+    return [f"{_decimal(first + index * step)}{'B' if sized else '%'}" for index in range(count)]
 
 
 def _decimal(value: Fraction) -> str:
@@ -241,10 +225,6 @@ def varied(
             sizes = tuple(dict.fromkeys(read))
         found += [(each, list(sizes)) for each in variants]
     return found
-
-
-def _size(limit: str | int, problem: Problem) -> int:
-    return limit if isinstance(limit, int) else parse_memory(limit, problem)
 
 
 def _same_or(subject: Subject, problem: Problem) -> Subject:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from offcert.core.later import Later
 
 if TYPE_CHECKING:
-    import offcert.campaign.benchmark
     import offcert.certification.ladders.joint
     import offcert.certification.placement_methods
     import offcert.certification.placing
@@ -62,7 +61,6 @@ class Question:
     text: Later[offcert.report.findings.Text]  # What commands say.
     # The command that searches; also what a certificate calls its method if no single one ran.
     command: str
-    problem: Later[type[Any]] | None = None  # Class of what asks; None if it has none of its own.
     # Checker of answers: given a problem and an answer, it returns what is wrong with it. No search
     # keeps, and no verification passes, what it faults. None if answers are made of those to other
     # questions.
@@ -81,8 +79,6 @@ class Question:
     # if nothing of them can be placed.
     placer: Function | None = None
     host: Later[Callable[..., offcert.questions.placement.problem.PlacementProblem]] | None = None
-    # Measures methods on problems; None if nobody's own methods can be measured.
-    measured: Function | None = None
     conversion: str = ""  # Advice for documents of versions before.
 
     def __reduce__(self) -> str:
@@ -105,7 +101,6 @@ SCHEDULE = Question(
     checker=Later(lambda: offcert.verification.schedules.check_schedule),
     text=Later(lambda: offcert.report.text.SCHEDULE),
     command="certify",
-    problem=Later(lambda: offcert.questions.schedule.problem.Problem),
     answers=Later(lambda: offcert.questions.schedule.check_fluid.schedule_faults),
     picture=Later(lambda: offcert.report.gantt.save_gantt),
     snapshot=Later(lambda: offcert.report.memory_viz.save_snapshot),
@@ -115,7 +110,6 @@ SCHEDULE = Question(
     ladder=Later(lambda: offcert.certification.ladders.joint.rungs_for),
     placer=Later(lambda: offcert.certification.placing.place_schedule),
     host=Later(lambda: offcert.certification.placing.host_of_schedule),
-    measured=Later(lambda: offcert.campaign.benchmark.schedules_measured),
 )
 SPLIT = Question(
     name="sub-batches and algorithms of a step",
@@ -129,7 +123,6 @@ SPLIT = Question(
     checker=Later(lambda: offcert.verification.split.check_split),
     text=Later(lambda: offcert.report.question_texts.SPLIT),
     command="choose",
-    problem=Later(lambda: offcert.questions.split.problem.SplitProblem),
     placed=Later(lambda: offcert.report.placement_text.OF_SPLIT),
     reader=Later(lambda: offcert.questions.split.problem.split_from_json),
     writer=Later(lambda: offcert.questions.split.problem.split_to_json),
@@ -149,7 +142,6 @@ DEVICES = Question(
     checker=Later(lambda: offcert.verification.devices.check_devices_certificate),
     text=Later(lambda: offcert.report.question_texts.DEVICES),
     command="devices",
-    problem=Later(lambda: offcert.questions.devices.problem.DevicesProblem),
     answers=Later(lambda: offcert.questions.devices.schedule.check_devices),
     reader=Later(lambda: offcert.questions.devices.problem.devices_from_json),
     writer=Later(lambda: offcert.questions.devices.problem.devices_to_json),
@@ -164,7 +156,6 @@ PLACEMENT = Question(
     checker=Later(lambda: offcert.verification.placement.check_placement),
     text=Later(lambda: offcert.report.placement_text.PLACEMENT),
     command="place",
-    problem=Later(lambda: offcert.questions.placement.problem.PlacementProblem),
     answers=Later(lambda: offcert.questions.placement.problem.placement_faults),
     picture=Later(lambda: offcert.report.space.save_space),
     placed=Later(lambda: offcert.report.placement_text.PLACEMENT),
@@ -172,7 +163,6 @@ PLACEMENT = Question(
     writer=Later(lambda: offcert.questions.placement.files.placement_problem_to_json),
     ladder=Later(lambda: offcert.certification.placement_methods.rungs_for),
     placer=Later(lambda: offcert.certification.placing.place_again),
-    measured=Later(lambda: offcert.campaign.benchmark.placements_measured),
 )
 
 QUESTIONS: dict[str, Question] = {
@@ -184,11 +174,3 @@ def question_of(document: Any) -> Question:
     """Return the question that a JSON value answers, by its format; if unknown, a schedule's."""
     known = isinstance(document, dict) and isinstance(document.get("format"), str)
     return QUESTIONS.get(document["format"], SCHEDULE) if known else SCHEDULE
-
-
-def asked_by(problem: object) -> Question | None:
-    """Return the question that a problem asks, by its class; None if it is no problem."""
-    # By name: whoever asks for one question loads no other.
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(problem).__mro__}
-    rows = QUESTIONS.values()
-    return next((row for row in rows if row.problem and row.problem.name in names), None)

@@ -19,14 +19,14 @@ import offcert
 ROOT = Path(__file__).parents[2]
 # Of the licence's text as https://www.apache.org/licenses/LICENSE-2.0.txt has it.
 APACHE = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
-# Imports the program from one folder and what it depends on from another. Without `site` no
-# editable installation puts the checkout on the path; -I leaves out the folder at hand and
-# PYTHONPATH.
+# Imports the program from the first of some folders, and what it depends on from the last one.
+# Without `site` no editable installation puts the checkout on the path; -I leaves out the folder at
+# hand and PYTHONPATH.
 RUN = """
 import sys
-sys.path[:0] = [{installed!r}, {dependencies!r}]
+sys.path[:0] = {folders!r}
 import offcert
-assert offcert.__file__.startswith({installed!r}), offcert.__file__
+assert offcert.__file__.startswith({folders!r}[0]), offcert.__file__
 from offcert.cli import main
 sys.exit(main({arguments!r}))
 """
@@ -78,8 +78,14 @@ def test_the_source_distribution_makes_the_same_wheel(wheel: Path, tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("installed")
-    pip("install", "--no-deps", "--no-index", "--target", str(folder), str(wheel), cwd=folder)
+    return installed_from(wheel, tmp_path_factory.mktemp("installed"))
+
+
+def installed_from(wheel: Path, folder: Path) -> Path:
+    """Return the folder after a wheel was installed into it."""
+    # Few of the modules are imported here.
+    plain = ("--no-deps", "--no-index", "--no-compile")
+    pip("install", *plain, "--target", str(folder), str(wheel), cwd=folder)
     return folder
 
 
@@ -90,12 +96,10 @@ def pip(*arguments: str, cwd: Path) -> None:
 
 
 def offcert_from(
-    installed: Path, cwd: Path, arguments: Sequence[str]
+    installed: Path, cwd: Path, arguments: Sequence[str], *beside: Path
 ) -> subprocess.CompletedProcess[str]:
-    dependencies = sysconfig.get_paths()["purelib"]
-    code = RUN.format(
-        installed=str(installed), dependencies=dependencies, arguments=list(arguments)
-    )
+    folders = [*map(str, (installed, *beside)), sysconfig.get_paths()["purelib"]]
+    code = RUN.format(folders=folders, arguments=list(arguments))
     return subprocess.run(
         [sys.executable, "-I", "-S", "-c", code],
         cwd=cwd,
@@ -142,10 +146,8 @@ def test_the_lab_is_a_wheel_of_its_own(
         without = offcert_from(installed, tmp_path, command)
         assert without.returncode == 2
         assert without.stderr.endswith("needs another package: pip install offcert-lab\n")
-    both = tmp_path_factory.mktemp("both")
-    for wheel in (lab_wheel, *(installed.parent.glob("source*/dist/*.whl"))):
-        pip("install", "--no-deps", "--no-index", "--target", str(both), str(wheel), cwd=both)
-    ran = offcert_from(both, tmp_path, ("hunt", "solvers", "--problems", "1", "--json"))
+    lab = installed_from(lab_wheel, tmp_path_factory.mktemp("lab"))
+    ran = offcert_from(installed, tmp_path, ("hunt", "solvers", "--problems", "1", "--json"), lab)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["problems"] == 1
 

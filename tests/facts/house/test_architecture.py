@@ -179,7 +179,6 @@ BY_NAME: dict[str, set[str]] = {
     "cli/place.py": named_by_questions("placed", "certificate"),
     "cli/plot.py": named_by_questions("picture", "snapshot", "certificate"),
     "certification/running.py": named_by_questions("answers"),
-    "campaign/benchmark.py": named_by_questions("measured"),
     "cli/verify.py": {
         *named_by_questions("text"),
         "offcert.report.findings",
@@ -237,7 +236,7 @@ def test_who_imports_by_names_is_known() -> None:
 
 # Calls of `Later.load`, and of entry points; other files have functions of this name.
 LATER = re.compile(
-    r"(.*question\.\w+|[A-Z]+\.text|kind\.verifier|placer|says|drawn|measured|points?|.*\[name\])"
+    r"(.*question\.\w+|[A-Z]+\.text|kind\.verifier|placer|says|drawn|points?|.*\[name\])"
     r"\.load\(\)"
 )
 

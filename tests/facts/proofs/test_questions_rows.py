@@ -1,4 +1,4 @@
-"""Rows of the registry of questions name what is there, and problems are known by their class."""
+"""Rows of the registry of questions name what is there."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ import sys
 import pytest
 
 from offcert.core.later import Later
-from offcert.core.platform import Platform
-from offcert.core.trace import Operation, Trace
-from offcert.proofs.questions import PLACEMENT, QUESTIONS, SCHEDULE, asked_by
-from offcert.questions.placement.problem import PlacementProblem
-from offcert.questions.schedule.problem import Problem
+from offcert.proofs.questions import QUESTIONS
 from offcert.report.findings import Text
 
 ROOMS = {
@@ -22,14 +18,12 @@ ROOMS = {
     "picture": "report",
     "snapshot": "report",
     "placed": "report",
-    "problem": "questions",
     "answers": "questions",
     "reader": "questions",
     "writer": "questions",
     "ladder": "certification",
     "placer": "certification",
     "host": "certification",
-    "measured": "campaign",
 }
 
 
@@ -57,15 +51,3 @@ def test_a_row_loads_nothing_before_it_is_asked():
     assert done.stdout.split() == [
         *("offcert.questions.schedule.check.check", "False", "False", "True")
     ]
-
-
-def test_a_problem_says_by_its_class_what_it_asks():
-    class Own(Problem):
-        """A user's own subclass."""
-
-    trace = Trace([Operation("o", 1)], [])
-    assert asked_by(Own("p", trace, Platform(1, 1))) is SCHEDULE
-    assert asked_by(PlacementProblem("p", [])) is PLACEMENT
-    # Files and patterns of the library are texts.
-    assert asked_by("library:*") is None
-    assert asked_by(trace) is None

@@ -1,5 +1,6 @@
 """What readers are told to type is run, in this process wherever that needs no shell."""
 
+import argparse
 import contextlib
 import importlib
 import io
@@ -46,6 +47,27 @@ def run_command(command: str) -> str:
     )
     assert ran.returncode == 0, f"{command}\n{ran.stdout}\n{ran.stderr}"
     return ran.stdout
+
+
+class _ReadError(Exception):
+    """The arguments are read, and nothing is to be measured."""
+
+
+def reads_its_arguments(command: str) -> None:
+    """Have a benchmark read the arguments of a command, and end before it measures."""
+    real = argparse.ArgumentParser.parse_args
+
+    def read(parser: argparse.ArgumentParser, *arguments: object) -> None:
+        real(parser, *arguments)  # type: ignore[call-overload]
+        raise _ReadError
+
+    _, path, *arguments = shlex.split(command)
+    with mock.patch.object(argparse.ArgumentParser, "parse_args", read):
+        try:
+            _run_benchmark(path, *arguments)
+        except _ReadError:
+            return
+    raise AssertionError(f"{command}: no arguments were read")
 
 
 def _called(command: str, function: Callable[[], int | None]) -> str:
