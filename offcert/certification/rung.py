@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from offcert.certification.method import Method
 from offcert.certification.search import Search
@@ -45,6 +46,16 @@ def has_early_gaps(problem: Problem) -> bool:
     return any(gap.after <= written for gap in trace.gaps)
 
 
+def has_nested_gaps(problem: Problem) -> bool:
+    """Return whether every gap lies within the one that opened before it, each of another tensor.
+
+    With a simplex link, such small problems are closed by searches from a cut within milliseconds.
+    """
+    gaps = sorted((gap.before, -gap.after) for gap in problem.trace.gaps)
+    single = len({gap.tensor for gap in problem.trace.gaps}) == len(gaps)
+    return single and all(one[1] <= two[1] for one, two in pairwise(gaps))
+
+
 @dataclass(frozen=True)
 class Rung:
     """One step of a ladder."""
@@ -62,6 +73,7 @@ class Rung:
     fine_only: bool = False  # Whether it is for fine traces only; see `is_fine`
     # Whether it is only for traces on which a tensor has to return before another is written.
     early_gaps_only: bool = False
+    unnested_only: bool = False  # Whether it is not for nested gaps on a simplex link
     gap_from: float = 0.0  # Least gap at which it is worth its time
     # Between which parts of the makespan the outward search must have left open.
     open_from: float = 0.0
@@ -110,6 +122,13 @@ class Rung:
             yield "a fine trace", lambda search: is_fine(search.problem)
         if self.early_gaps_only:
             yield "early returns", lambda search: has_early_gaps(search.problem)
+        if self.unnested_only:
+            yield (
+                "gaps that are not nested, or a duplex link",
+                lambda search: (
+                    search.problem.platform.duplex or not has_nested_gaps(search.problem)
+                ),
+            )
         if self.open_from > 0:
             said = f"outward search leaves at least {_percent(self.open_from)}"
             yield said, lambda search: search.workings.outward_open >= self.open_from

@@ -30,7 +30,7 @@ _FEW_DISTINCT = 24
 # Gaps of the largest traces that are searched to the end before all else, and after what closes
 # networks at once; operations of the longest one that gets a long turn. Measured with
 # benchmarks/small_problems.py.
-_SMALLEST, _FEW_LABELS, _MOST_LABELLED = 8, 32, 64
+_SMALLEST, _FEW_LABELS, _MOST_LABELLED = 8, 24, 64
 # Operations of the longest trace whose linear programs are still solved, and their multipliers made
 # exact, in seconds. Measured; no record.
 _MOST_FOR_LINEAR = 2000
@@ -63,10 +63,11 @@ _FIRST = (
     _rung(
         "joint-labels",
         0.05,
-        "closes the smallest at once, with any gaps and on any link",
+        "closes the smallest at once, with several gaps a tensor or on a duplex link",
         at_least=0.5,
         at_most=0.5,
         most_gaps=_SMALLEST,
+        unnested_only=True,
     ),
 )
 
@@ -81,10 +82,11 @@ _AT_ONCE = _rung(
 _SMALL = _rung(
     "joint-labels",
     0.05,
-    "closes most that are small, with any gaps and on any link",
+    "closes most that are small, with several gaps a tensor or on a duplex link",
     at_least=0.5,
     at_most=0.5,
     most_gaps=_FEW_LABELS,
+    unnested_only=True,
 )
 
 _SHORT = (

@@ -305,6 +305,10 @@ def test_a_rung_is_passed_over_where_it_is_of_no_use() -> None:
     assert search.objective is not None
     search.add(Bound("a", search.objective * 19 // 20, Evidence.PROVED))
     assert [rung.suits(search) for rung in (far, early)] == [False, False]
+    apart = Rung(Method(lambda search, effort: None), 1.0, "", unnested_only=True)
+    duplex = replace(nested, platform=replace(nested.platform, link=Link.DUPLEX))
+    suited = [apart.suits(Search(problem, 60.0)) for problem in (loose, nested, duplex)]
+    assert suited == [True, False, True]
 
 
 def test_a_rung_is_not_begun_with_less_time_than_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
