@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -109,20 +110,15 @@ def sub_batch_steps(step: TrainingStep, size: int, *, dim: int = 0) -> list[Trai
         As `sub_batches`.
     """
     parts = {part.size: part for part in sub_batches(step.make_batch(), size, dim=dim)}
-    return [replace(step, run=_Scaled(step, part), batch=part.batch) for part in parts.values()]
+    return [
+        replace(step, run=partial(_scaled, step, part), batch=part.batch) for part in parts.values()
+    ]
 
 
-@dataclass(frozen=True)
-class _Scaled:
-    """Runs a step as the training loop runs its parts."""
-
-    step: TrainingStep
-    part: SubBatch
-
-    def __call__(self, model: Any, batch: Any) -> torch.Tensor | None:
-        """Return the scaled loss, if the step returns a loss."""
-        loss = self.step.run(model, batch)
-        return self.part.scaled(loss) if isinstance(loss, torch.Tensor) else loss
+def _scaled(step: TrainingStep, part: SubBatch, model: Any, batch: Any) -> torch.Tensor | None:
+    """Return the loss of a step as the training loop scales it, if the step returns a loss."""
+    loss = step.run(model, batch)
+    return part.scaled(loss) if isinstance(loss, torch.Tensor) else loss
 
 
 def _divided(leaf: Any) -> bool:

@@ -91,10 +91,9 @@ class StreamMover(Mover):
         copies: StreamCopies[SavedPlace],
         record: StepEvents | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(copies)
         assert step_plan.timetable is not None
         self._device, self._copies = device, copies
-        self._outside_before = copies.outside_entries, copies.outside_bytes
         self._record, self._timetable = record, step_plan.timetable
         self._durations, self._compute = step_plan.trace.durations, device.compute
         # How many operations have ended.
@@ -105,16 +104,6 @@ class StreamMover(Mover):
         self._unawaited: dict[SavedPlace, int] = {}
         self._last: DeviceEvent | None = None
         self._ended: DeviceEvent | None = None
-
-    @property
-    def outside_entries(self) -> int:
-        """Copies outside of the arena."""
-        return self._copies.outside_entries - self._outside_before[0]
-
-    @property
-    def outside_bytes(self) -> int:
-        """Bytes of the copies outside of the arena."""
-        return self._copies.outside_bytes - self._outside_before[1]
 
     @property
     def pinning(self) -> Pinning | None:

@@ -21,7 +21,7 @@ from offcert.runtime.device.interface import DeviceEvent, Pinning
 from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.reports import Unfreed
 from offcert.runtime.plan.step_plan import StepPlan
-from offcert.runtime.streaming.copies import HostCopies
+from offcert.runtime.streaming.copies import HostCopies, StreamCopies
 from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.saved_hooks import SavedPlace
@@ -67,19 +67,21 @@ class Mover(ABC):
 
     in_streams = False
 
-    def __init__(self) -> None:
+    def __init__(self, copies: HostCopies[SavedPlace] | StreamCopies[SavedPlace]) -> None:
         self.offloaded_bytes, self.prefetched_bytes, self.late_bytes = 0, 0, 0
         self.unfreed: list[Unfreed] = []
+        self._counted = copies
+        self._before = copies.outside_entries, copies.outside_bytes
 
     @property
-    @abstractmethod
     def outside_entries(self) -> int:
-        """Copies outside of the arena."""
+        """Copies that were made outside of the arena."""
+        return self._counted.outside_entries - self._before[0]
 
     @property
-    @abstractmethod
     def outside_bytes(self) -> int:
-        """Bytes of the copies outside of the arena."""
+        """Bytes of these copies."""
+        return self._counted.outside_bytes - self._before[1]
 
     @property
     def pinning(self) -> Pinning | None:
@@ -148,20 +150,10 @@ class SynchronousMover(Mover):
     """
 
     def __init__(self, step_plan: StepPlan, store: HostStore) -> None:
-        super().__init__()
         self._copies = HostCopies(step_plan.host, store)
+        super().__init__(self._copies)
         self._releases = step_plan.prediction.releases
         self._claims, self._parts = step_plan.prediction.claims, step_plan.parts
-
-    @property
-    def outside_entries(self) -> int:
-        """Copies outside of the arena."""
-        return self._copies.outside_entries
-
-    @property
-    def outside_bytes(self) -> int:
-        """Bytes of the copies outside of the arena."""
-        return self._copies.outside_bytes
 
     def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""
