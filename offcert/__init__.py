@@ -175,7 +175,9 @@ _NAMES = {
     "offcert.proofs.devices_certificate": "DevicesCertificate read_devices_certificate",
     "offcert.proofs.placement_certificate": "PlacementCertificate read_placement",
     "offcert.proofs.split_certificate": "SplitCertificate read_split_certificate",
-    "offcert.questions.devices.problem": "Accumulation DevicesProblem Gradient read_devices_problem",
+    "offcert.questions.devices.problem": (
+        "Accumulation DevicesProblem Gradient read_devices_problem"
+    ),
     "offcert.questions.placement.files": "read_placement_problem",
     "offcert.questions.placement.problem": "Placement PlacementProblem Residence",
     "offcert.questions.schedule.check": "check",

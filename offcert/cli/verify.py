@@ -9,7 +9,6 @@ import select
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,10 +25,8 @@ if TYPE_CHECKING:
     from offcert.verification.limits import Limits
 
 
-# Seconds that work gets to end by itself once its time is over, and seconds between two looks.
-# Arbitrary.
+# Seconds that work gets to end by itself once its time is over. Arbitrary.
 _GRACE = 2.0
-_POLLING = 0.02
 # Exit code after an exception that nobody expected. Given by Python.
 _EXIT_BUG = 1
 
@@ -40,7 +37,8 @@ def confined(
     """Return the exit code of some work, or None if it did not end within its limits.
 
     The work is to look at its time itself; what does not is killed. Where processes cannot be
-    forked, the work is done in this one, and nothing is killed.
+    forked, or not be waited for (other systems than Linux), the work is done in this one, and
+    nothing is killed.
 
     Parameters
     ----------
@@ -77,7 +75,7 @@ def confined(
 def _may_fork() -> bool:
     """Whether a forked process does what this one would: it has one thread and writes directly."""
     direct = sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
-    return hasattr(os, "fork") and threading.active_count() == 1 and direct
+    return hasattr(os, "pidfd_open") and threading.active_count() == 1 and direct
 
 
 def _be_the_child(prepare: Callable[[], object], work: Callable[[], int], memory: float) -> None:
@@ -119,21 +117,13 @@ def _limit_memory(memory: float) -> None:
 
 def _ended(child: int, seconds: float) -> int | None:
     """Return the status with which a process has ended, or None if it has not within the time."""
-    deadline = time.monotonic() + seconds
-    if hasattr(os, "pidfd_open"):
-        descriptor = os.pidfd_open(child)
-        try:
-            wait = None if seconds == math.inf else min(seconds, threading.TIMEOUT_MAX)
-            ready, _, _ = select.select([descriptor], [], [], wait)
-        finally:
-            os.close(descriptor)
-        return os.waitpid(child, 0)[1] if ready else None
-    while time.monotonic() < deadline:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return status
-        time.sleep(_POLLING)
-    return None
+    descriptor = os.pidfd_open(child)
+    try:
+        wait = None if seconds == math.inf else min(seconds, threading.TIMEOUT_MAX)
+        ready, _, _ = select.select([descriptor], [], [], wait)
+    finally:
+        os.close(descriptor)
+    return os.waitpid(child, 0)[1] if ready else None
 
 
 def _kill(child: int) -> None:

@@ -43,19 +43,6 @@ def stretched_problem(seed: int, factor: int) -> tuple[Problem, int]:
     return slow, factor * best
 
 
-def alike_problem(seed: int) -> tuple[Problem, int]:
-    """Return a problem in which all tensors have one size, at little memory, and its optimum."""
-    problem = unsolved(seed, largest=4, factor=9)
-    trace = problem.trace
-    tensors = [replace(tensor, size=2) for tensor in trace.tensors]
-    problem = replace(problem, network=Trace(trace.operations, tensors))
-    least, peak = problem.trace.least_memory, problem.trace.peak_memory
-    problem = problem.with_memory(least + (peak - least) // 3)
-    best = brute_force(problem)
-    assert best is not None
-    return problem, best
-
-
 def unsolved(seed: int, largest: int = 4, factor: int = 7, unequal: bool = False) -> Problem:
     """Return a problem of at most `largest` stages; see `short_problem`."""
     problem = random_problem(seed, largest)

@@ -24,7 +24,6 @@ from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.simulated import SimulatedDevice
-from offcert.runtime.streaming.mover_makers import StreamMoverMaker
 from support.runtime.captured import (
     evict_everything,
     problem_of_step,
@@ -211,13 +210,6 @@ def moved_by(monkeypatch: Any, mover: type) -> Any:
     with monkeypatch.context() as patch:
         patch.setattr("offcert.runtime.streaming.mover_makers.StreamMover", mover)
         yield
-
-
-def arenas_of(made: Offload) -> int:
-    """Return how many arenas a context has, as those who make its movers know."""
-    maker = made.follower.mover_maker
-    assert isinstance(maker, StreamMoverMaker)
-    return len(maker._made)
 
 
 def context(
