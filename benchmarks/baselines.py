@@ -38,7 +38,7 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
             yield f"cnn-{stages}", chains.problem(seed)
     for network in filter(None, options.networks.split(",")):
         from offcert.runtime.hardware import hardware
-        from papers.stages.problem import stage_problem
+        from offcert_lab.stages.problem import stage_problem
 
         card = hardware(options.hardware, peak=True)
         yield network, stage_problem(network, options.input, card)

@@ -107,7 +107,7 @@ def network(model: str, shape: str, suffix: str, group: str, stages: str | None 
     """Return a network as stages; `stages` says what those of a DenseNet are."""
 
     def make(card: str = HARDWARE) -> Problem:
-        from papers.stages.problem import stage_problem
+        from offcert_lab.stages.problem import stage_problem
 
         asked = {} if stages is None else {"stages": stages}
         problem = stage_problem(model, shape, known_card(card), options=asked)

@@ -78,7 +78,7 @@ def problems(options: argparse.Namespace, blocks: bool = False) -> Iterator[Prob
         path = options.folder / PROBLEMS / f"{name}{f'-{BLOCKS}' * blocks}.json"
         if not path.exists():
             from offcert.runtime.hardware import hardware
-            from papers.stages.problem import stage_problem
+            from offcert_lab.stages.problem import stage_problem
 
             say(f"profiling {name}")
             shape = f"{batch}x3x{image}x{image}"

@@ -33,7 +33,7 @@ from offcert.runtime import zoo
 from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
 from offcert.verification.document import verify
-from papers.stages.problem import stage_problem
+from offcert_lab.stages.problem import stage_problem
 
 HEURISTICS = ("greedy", "dynprog")
 

@@ -21,6 +21,7 @@ SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "adversarial": "search for the problem on which a method or a bound does worst",
         "core": "search for the memory and bandwidth where proving takes longest",
         "modnn": "a training step of a network of the moDNN paper on K40s, with its choices",
+        "stages": "a network as the chain of stages that the papers' methods take",
     },
 }
 

@@ -70,7 +70,7 @@ def add(commands: Commands) -> None:
         "--link",
         choices=LINKS,
         help="whether a hardware model's link serves both directions at once, where it is known at "
-        f"which rates (default: {LINKS[0]}; stages are always {LINKS[1]})",
+        f"which rates (default: {LINKS[0]})",
     )
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument(

@@ -24,7 +24,7 @@ from offcert.core.trace import Tensor, Trace
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.runtime.workloads.workload import Workload
-from papers.stages.recording import Prepared, prepare, profile_stages
+from offcert_lab.stages.recording import Prepared, prepare, profile_stages
 
 
 def profile_checkpoints(

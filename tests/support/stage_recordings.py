@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from offcert.runtime.workloads.workload import Workload
-from papers.stages.recording import StagesRecorder, StagesRecording, prepare
-from papers.stages.staged import StagedModel
+from offcert_lab.stages.recording import StagesRecorder, StagesRecording, prepare
+from offcert_lab.stages.staged import StagedModel
 
 
 def real_recording(model: nn.Module, workload: Workload) -> tuple[StagesRecording, StagesRecorder]:

@@ -73,6 +73,7 @@ WRONG = {
     "profile resnet18 --input 1x3x32x32 --memory 5 -o q.json": '"5" needs a unit',
     "profile resnet18 --input 1x3x32x32 --device-memory ten -o q.json": '"ten"',
     "profile resnet18 --input 1x3x32x32 --hardware rtx-4091 -o q.json": "did you mean rtx-4090",
+    "generate stages resnet18 -o q.json": "--input is missing",
     "certif p.json": "did you mean certify",
     "--hlep": "offcert has no option --hlep; did you mean --help?",
     "hunt solvers --count 3": "no option --count; it has --problems, --time-limit, --seed, -o",

@@ -10,7 +10,7 @@ import pytest
 
 from offcert.runtime.hardware import hardware
 from offcert.runtime.profiling.profile import profile
-from papers.stages.problem import stage_problem
+from offcert_lab.stages.problem import stage_problem
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 from offcert.runtime.workloads.workload import Workload
-from papers.stages.recording import prepare, record
+from offcert_lab.stages.recording import prepare, record
 from support.stage_recordings import real_recording
 
 

@@ -22,8 +22,8 @@ from offcert.runtime.profiling.profile import profile
 from offcert.runtime.workloads.standard_step import standard_step
 from offcert.runtime.workloads.workload import Workload, load
 from offcert.verification.document import verify
-from papers.stages.linearise import trace_module, vocabulary
-from papers.stages.problem import stage_problem
+from offcert_lab.stages.linearise import trace_module, vocabulary
+from offcert_lab.stages.problem import stage_problem
 from support.networks import own_steps
 from support.runtime.captured import require_same, state_of
 

@@ -14,7 +14,7 @@ from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.pairs.train import train
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.streaming.synchronous import TimedMover
-from papers.stages.problem import stage_problem
+from offcert_lab.stages.problem import stage_problem
 from support.networks import own_steps
 from support.runtime.captured import evict_everything
 

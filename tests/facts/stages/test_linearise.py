@@ -4,7 +4,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.workloads.workload import Workload
-from papers.stages.recording import prepare
+from offcert_lab.stages.recording import prepare
 
 
 def stages(model, shape, loss="mean"):

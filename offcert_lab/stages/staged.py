@@ -15,7 +15,7 @@ from offcert.runtime.torch_private import queue_callback
 from offcert.runtime.watch.entries import Entry, Handle, is_plain
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.runtime.workloads.workload import loss_function
-from papers.stages.linearise import Stage, StageChain
+from offcert_lab.stages.linearise import Stage, StageChain
 
 
 class Observer(Protocol):

@@ -15,7 +15,7 @@ from offcert.questions.schedule.problem import Recompute
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.pairs.train import train
 from offcert.runtime.workloads.workload import Workload, load
-from papers.stages.problem import stage_problem
+from offcert_lab.stages.problem import stage_problem
 from support.networks import own_steps
 from support.networks.shallow_networks import shallow
 

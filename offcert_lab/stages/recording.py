@@ -21,14 +21,14 @@ from offcert.runtime.torch_private import FakeTensorMode, tree_leaves
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.tracker import StorageRecord
 from offcert.runtime.workloads.workload import Batches, Workload
-from papers.stages.linearise import (
+from offcert_lab.stages.linearise import (
     StageChain,
     fake_copy,
     linearise,
     trace_module,
     vocabulary,
 )
-from papers.stages.staged import Key, Meter, StagedModel
+from offcert_lab.stages.staged import Key, Meter, StagedModel
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime import zoo
 from offcert.runtime.hardware import hardware
 from offcert.runtime.workloads.workload import Workload
+from offcert_lab.stages.recording import prepare, profile_stages
 from papers.combined.checkpoints import chain_of_stages, lean_workspaces, profile_checkpoints
-from papers.stages.recording import prepare, profile_stages
 
 V100 = hardware("v100-pcie")
 

@@ -5,7 +5,7 @@ import pytest
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.workloads.workload import Workload
-from papers.stages.recording import prepare, record
+from offcert_lab.stages.recording import prepare, record
 from support.networks.shallow_networks import shallow
 from support.stage_recordings import real_recording
 

@@ -13,7 +13,7 @@ from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime import zoo
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.workloads.workload import DEFAULT_DTYPE, DEFAULT_LOSS, Workload, input_shape
-from papers.stages.recording import profile_stages
+from offcert_lab.stages.recording import profile_stages
 
 
 def stage_problem(
