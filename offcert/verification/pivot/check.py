@@ -61,7 +61,7 @@ class Found:
 
 
 # The outcome of a side that cannot end in time, and is not searched. By definition.
-_NOTHING = Found(*np.zeros((2, 0, 5), dtype=np.int64), earliest=0)
+_NOTHING = Found(np.zeros((0, 5), np.int64), np.zeros((0, 5), np.int64), 0)
 
 
 class Side:

@@ -29,7 +29,7 @@ def assert_right(problem: Problem, optimum: int, outcome: PivotOutcome) -> None:
 
 
 @pytest.mark.parametrize("problem", duplex_problems(50, 1000, 4), ids=lambda one: one.name)
-def test_no_pivot_exceeds_the_optimum_and_the_best_one_attains_it(problem):
+def test_no_pivot_exceeds_the_optimum_and_the_best_one_attains_it(problem: Problem) -> None:
     slows = problem.platform.slows
     optimum, alone = (
         brute_force(problem),
@@ -51,7 +51,7 @@ def test_no_pivot_exceeds_the_optimum_and_the_best_one_attains_it(problem):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", duplex_problems(36, 3000, 6), ids=lambda one: one.name)
-def test_no_pivot_exceeds_the_optimum_of_larger_problems(problem):
+def test_no_pivot_exceeds_the_optimum_of_larger_problems(problem: Problem) -> None:
     optimum = brute_force(problem)
     assert optimum is not None
     for pivot in range(len(problem.trace)):
@@ -63,7 +63,7 @@ def test_no_pivot_exceeds_the_optimum_of_larger_problems(problem):
 
 
 @pytest.mark.slow
-def test_the_bound_before_completion_never_exceeds_the_optimum():
+def test_the_bound_before_completion_never_exceeds_the_optimum() -> None:
     for problem in duplex_problems(12, 300, 5):
         optimum = brute_force(problem)
         assert optimum is not None
@@ -76,7 +76,7 @@ def test_the_bound_before_completion_never_exceeds_the_optimum():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3000, 3060))
-def test_no_pivot_exceeds_the_optimum_where_memory_is_needed_in_many_places(seed):
+def test_no_pivot_exceeds_the_optimum_where_memory_is_needed_in_many_places(seed: int) -> None:
     problem = both_ways(spiky(seed))
     optimum = brute_force(problem)
     assert optimum is not None
@@ -87,7 +87,7 @@ def test_no_pivot_exceeds_the_optimum_where_memory_is_needed_in_many_places(seed
 
 
 @pytest.mark.parametrize("seed", WHERE_BOTH_WAYS_PAY)
-def test_a_proof_for_one_link_is_none_for_the_other(seed):
+def test_a_proof_for_one_link_is_none_for_the_other(seed: int) -> None:
     """What returns while something leaves takes its turn on a simplex link only."""
     simplex = spiky(seed)
     duplex = both_ways(simplex)
