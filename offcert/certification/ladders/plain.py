@@ -270,13 +270,14 @@ _DISTINCT_SIZES = (
     _rung("pivot", 0.3, "the rest of the labels that fit into memory"),
 )
 
-# The pivot program and the outward search are for simplex links. Ordered by what closed duplex
-# networks by stages soonest, measured with benchmarks/certify.py --group 'duplex-*'.
+# The outward search is for simplex links. Ordered by what closed duplex networks by stages soonest,
+# measured with benchmarks/certify.py --group 'duplex-*'.
 _DUPLEX = (
+    _AT_ONCE,
     _rung(
         "matched-heads",
         0.05,
-        "closes most networks by stages at once, given a good schedule",
+        "closes many networks by stages at once, given a good schedule",
         at_least=0.5,
         at_most=1.0,
     ),
@@ -289,11 +290,19 @@ _DUPLEX = (
         at_most=2.0,
         fine_only=True,
     ),
-    _rung("exact-sums", 1.0, "quick, where whole tensors leave much open", gap_from=_MUCH_OPEN),
     _rung(
         "atomic-heads", 0.1, "nearly meets the schedule where little memory is free", at_most=1.0
     ),
-    _rung("matched-heads", 0.3, "a better schedule is a nearer target", at_most=3.0),
+    _rung("pivot", 0.7, "closes most networks by stages, given labels", at_most=30.0),
+    _rung(
+        "exact-sums",
+        0.3,
+        "quick, where whole tensors leave much open",
+        at_most=2.0,
+        gap_from=_MUCH_OPEN,
+    ),
+    _rung("matched-heads", 0.4, "a better schedule is a nearer target", at_most=3.0),
+    _rung("pivot", 0.4, "the schedule it starts from is better now"),
     _rung(
         "interval-cpsat",
         0.3,

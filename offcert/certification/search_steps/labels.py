@@ -257,7 +257,7 @@ def _add_outward(search: Search, outcome: OutwardOutcome, seconds: float, worker
 
 
 def climb_pivot(search: Search, effort: Effort) -> None:
-    """Run the pivot dynamic program; it applies to nested traces and simplex links only."""
+    """Run the pivot dynamic program; it applies to nested traces only."""
     search.begin("pivot program")
     with held_interrupts():
         from offcert.formulations.labels.pivot.bound import PivotSearch

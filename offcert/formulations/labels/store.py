@@ -101,11 +101,14 @@ class Store(NamedTuple):
     By label: the time ``t`` when the link is free, the idle time ``s``, the operations ``k`` that
     have run, bounds on the end of the side ``fv`` and of the whole ``ft``, the ``parent``, the
     ``action`` that led here, whether it is ``alive`` or dominated, the next one with the same key
-    (``following``), the ``key`` and the ``mask`` of the classes that have returned. ``table``
-    hashes keys to labels; the heap is by ``order``, then by ``tie``, which are two of the others.
+    (``following``), the ``key`` and the ``mask`` of the classes that have returned; ``r`` and
+    ``held`` are for what comes back over a link of its own, otherwise 0. ``table`` hashes keys to
+    labels; the heap is by ``order``, then by ``tie``, which are two of the others.
     """
 
     t: IntArray
+    r: IntArray
+    held: IntArray
     s: IntArray
     k: Ints32
     parent: Ints32
@@ -139,7 +142,7 @@ def new_store(capacity: int, words: int, masks: int, best_first: bool = False) -
     The heap is by ``t``, or, if `best_first`, by ``fv`` and then by the most ``ft``.
     """
     columns: dict[str, Any] = {
-        name: np.empty(capacity, np.int64) for name in ("t", "s", "fv", "ft")
+        name: np.empty(capacity, np.int64) for name in ("t", "r", "held", "s", "fv", "ft")
     }
     numbers = ("k", "parent", "action", "following", "heap", "deferred")
     rows: dict[str, Any] = {name: np.empty(capacity, np.int32) for name in numbers}
@@ -209,6 +212,8 @@ def enter(
     key: IntArray,
     mask: IntArray,
     t: int,
+    r: int,
+    held: int,
     s: int,
     k: int,
     fv: int,
@@ -227,9 +232,24 @@ def enter(
     while label >= 0:
         after = pool.following[label]
         lt, ls, lk = pool.t[label], pool.s[label], pool.k[label]
-        if lt <= t and ls <= s and lk >= k and _subset(pool, label, mask):
+        lr, lh = pool.r[label], pool.held[label]
+        if (
+            lt <= t
+            and ls <= s
+            and lk >= k
+            and lr <= r
+            and lh >= held
+            and _subset(pool, label, mask)
+        ):
             return
-        if t <= lt and s <= ls and k >= lk and _superset(pool, label, mask):
+        if (
+            t <= lt
+            and s <= ls
+            and k >= lk
+            and r <= lr
+            and held >= lh
+            and _superset(pool, label, mask)
+        ):
             pool.alive[label] = 0
             if previous < 0:
                 head = after
@@ -243,6 +263,7 @@ def enter(
     if pool.table[place] < 0:
         pool.counters[BUCKETS] += 1
     pool.t[new], pool.s[new], pool.k[new] = t, s, k
+    pool.r[new], pool.held[new] = r, held
     pool.fv[new], pool.ft[new] = fv, ft
     pool.parent[new], pool.action[new], pool.alive[new] = parent, action, 1
     for i in range(key.size):

@@ -161,7 +161,6 @@ PROOFS = (
         "pivot dynamic program: both sides of a cut searched to a limit",
         page="pivot",
         searched=True,
-        links=SIMPLEX,
     ),
     ProofKind(
         "outward",

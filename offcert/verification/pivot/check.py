@@ -53,19 +53,15 @@ class Movable:
 
 @dataclass(frozen=True)
 class Found:
-    """The complete labels of a side, its returns across the cut, and its earliest end.
-
-    Rows are those of `search.search`.
-    """
+    """The rows of `search.search` for a side, and its earliest end."""
 
     labels: IntArray
     straddles: IntArray
     earliest: int
 
 
-def nothing_found() -> Found:
-    """Return the empty outcome of a side that cannot end in time, and is not searched."""
-    return Found(np.zeros((0, 4), dtype=np.int64), np.zeros((0, 5), dtype=np.int64), 0)
+# The outcome of a side that cannot end in time, and is not searched. By definition.
+_NOTHING = Found(np.zeros((0, 5), np.int64), np.zeros((0, 5), np.int64), 0)
 
 
 class Side:
@@ -84,14 +80,15 @@ class Side:
         trace = problem.trace
         memory, last = problem.platform.memory, len(trace) - 1
         self.limit, self.whole_limit = limit, whole_limit
+        self.duplex = problem.platform.link is Link.DUPLEX
         self.sizes = [members[0].size for members in classes]
         leaving = [members[0].leaving for members in classes]
         returning = [members[0].returning for members in classes]
         to_host, to_device = (problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
         # Backwards, the tensor that comes to the device is the one that moves out.
-        self.out_times, self.back_times = (
-            (returning, leaving) if backwards else (leaving, returning)
-        )
+        self.out_times, self.back_times = leaving, returning
+        if backwards:
+            self.out_times, self.back_times = returning, leaving
         self.out_rate, self.back_rate = (to_device, to_host) if backwards else (to_host, to_device)
         self.once = frozenset(
             c for c, members in enumerate(classes) if any(v.gap in once for v in members)
@@ -162,7 +159,7 @@ class Side:
 
     def ends(self, labels: IntArray) -> IntArray:
         """When the side is over, for labels that have run everything."""
-        return np.maximum(labels[:, 1] + self.clock[self.count], labels[:, 0])
+        return np.maximum(labels[:, 2] + self.clock[self.count], labels[:, 0])
 
     def tensor(self, c: int, out: int) -> Movable:
         """Return the next tensor of a class to leave when so many, as one number, are out."""
@@ -238,6 +235,7 @@ class Side:
             radix=_array(self.radix[:-1]),
             way=_array(self.way).reshape(-1, 3),
             rates=_array([(rate.numerator, rate.denominator) for rate in rates]),
+            duplex=self.duplex,
         )
 
 
@@ -280,10 +278,10 @@ def pivot_fault(
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or which part fails to show it.
 
-    It is a fault if transfers are not atomic, the link is duplex, an evictable tensor has several
-    gaps, or gaps are not nested. A side whose limit is below its proved end is not searched.
-    `max_labels` says how much to search at most on each side, `most_of_ends` for each of the ends;
-    beyond them it raises `BeyondLimitsError`.
+    It is a fault if transfers are not atomic, an evictable tensor has several gaps, or gaps are not
+    nested. A side whose limit is below its proved end is not searched. `max_labels` says how much
+    to search at most on each side, `most_of_ends` for each of the ends; beyond them it raises
+    `BeyondLimitsError`.
     """
     trace = problem.trace
     limits = front_limit, back_limit = proof.front_limit, proof.back_limit
@@ -297,7 +295,7 @@ def pivot_fault(
         ends = proof.ends.times
     classes = classes_of(problem)
     if not classes:
-        return "the program is for atomic transfers, simplex links and nested traces"
+        return "the program is for atomic transfers and nested traces"
     if not 0 <= proof.pivot < len(trace):
         return f"details.pivot must name an operation, not {proof.pivot}"
     for name, limit in (("front", front_limit), ("back", back_limit)):
@@ -310,7 +308,7 @@ def pivot_fault(
     ]
 
     def searched(index: int) -> Found:
-        return sides[index].search(max_labels) if limits[index] >= ends[index] else nothing_found()
+        return sides[index].search(max_labels) if limits[index] >= ends[index] else _NOTHING
 
     try:
         one, two = in_threads(searched, range(2), cores())
@@ -344,13 +342,15 @@ def _lengths(front: Side, one: Found, back: Side, two: Found) -> Iterator[int]:
     """Yield the length of every combination of a front and a back with the same tensors out."""
     ends = front.ends(one.labels), back.ends(two.labels)
     for row, other in _pairs(one.labels, two.labels):
-        if not one.labels[row, 2] & two.labels[other, 2]:
-            yield int(ends[0][row] + ends[1][other])
+        if not one.labels[row, 3] & two.labels[other, 3]:
+            # On a duplex link either way may be busy at the cut, and then ends before it is needed.
+            links = one.labels[row, :2] + two.labels[other, 1::-1]
+            yield int(max(ends[0][row] + ends[1][other], *links))
     for side, found, opposite, others in ((front, one, back, two), (back, two, front, one)):
         ends_there = opposite.ends(others.labels)
         for row, other in _pairs(found.straddles, others.labels):
             end, begin, of, returned, out = found.straddles[row].tolist()
-            free, waited, gone, _ = others.labels[other].tolist()
+            free, _, waited, gone, _ = others.labels[other].tolist()
             if returned & gone:
                 continue
             ready = opposite.tensor(of, out).ready
@@ -373,8 +373,8 @@ def _pairs(one: IntArray, two: IntArray) -> Iterator[tuple[int, int]]:
 
 def classes_of(problem: Problem) -> list[list[Evictable]] | None:
     """Return equal tensors in order, outermost first; None if the method does not apply."""
-    trace, platform = problem.trace, problem.platform
-    if problem.transfers is not Transfers.ATOMIC or platform.link is not Link.SIMPLEX:
+    trace = problem.trace
+    if problem.transfers is not Transfers.ATOMIC:
         return None
     tensors = []
     for index, gap in enumerate(trace.gaps):

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from offcert.core.compiled import IntArray, compiled, inlined
 from offcert.verification.growing import grown
 from offcert.verification.pivot.tables import (
+    BACK,
     COLUMNS,
     FREE,
+    HELD,
     LAST,
     NONE,
     OUT,
@@ -26,6 +28,7 @@ from offcert.verification.pivot.tables import (
     Standing,
     Tables,
     absent_after,
+    beyond_the_cut,
     first_due,
     on_the_way,
     take_stock,
@@ -44,11 +47,11 @@ def search(
     finished : bool
         False if more than `max_labels` would have been expanded, or twice as many held.
     labels : int64 array, one row a label
-        Complete ones: when the link is free, ticks waited, the classes that may not leave any
-        more, and what is out.
+        Complete ones: when the link is free, on the way out and on that back, ticks waited, the
+        classes that may not leave any more, and what is out.
     straddles : int64 array, one row a return across the cut
         End of the side, begin of the transfer, its class, the classes that may not leave any more,
-        and what is out after it.
+        and what is out after it. None on a duplex link, where labels may have returns under way.
     """
     classes, count = len(tables.sizes), len(tables.clock) - 1
     first = {0: NONE}
@@ -57,7 +60,7 @@ def search(
     alive = np.zeros(1024, dtype=np.bool_)
     # A class can leave once and come back at as many times as there are operations.
     proposals = np.zeros((classes * (count + 2) + 1, COLUMNS), dtype=np.int64)
-    complete = np.zeros((64, 4), dtype=np.int64)
+    complete = np.zeros((64, 5), dtype=np.int64)
     straddles = np.zeros((64, 5), dtype=np.int64)
     stored = expanded = completed = straddling = 0
     proposed = 1
@@ -97,14 +100,21 @@ def search(
         if label[RUN] == count and _complete(tables, now, NONE):
             if completed == len(complete):
                 complete = grown(complete)
-            complete[completed] = (label[FREE], label[WAITED], label[RETURNED], label[OUT])
+            complete[completed] = (
+                label[FREE],
+                label[BACK],
+                label[WAITED],
+                label[RETURNED],
+                label[OUT],
+            )
             completed += 1
         proposed = _send(tables, now, label, proposals)
         for c in range(classes):
             if now.out[c] == 0 or tables.opens[c, now.out[c] - 1] >= label[RUN]:
                 continue
             begin, proposed = _fetch(tables, now, label, c, proposals, proposed)
-            if label[RUN] == count and now.out[c] <= tables.across[c] and _complete(tables, now, c):
+            across = not tables.duplex and now.out[c] <= tables.across[c]
+            if across and label[RUN] == count and _complete(tables, now, c):
                 if straddling == len(straddles):
                     straddles = grown(straddles)
                 end = max(label[WAITED] + tables.clock[count], begin)
@@ -128,15 +138,24 @@ def _runs_in_time(
     c, change = max(0, abs(last) - 1), 1 if last > 0 else -1 if last < 0 else 0
     begun = run = proposals[index, RUN]
     free, due = proposals[index, FREE], first_due(tables, now, c, change)
+    latest = max(free, proposals[index, BACK])
+    arrived = latest if change < 0 else free
     while run < min(count, due) and absent_after(tables, now, c, change, run) >= tables.need[run]:
         run += 1
     if run > begun:
-        waited = max(proposals[index, WAITED], free - tables.clock[begun])
-        proposals[index, WAITED], proposals[index, RUN] = waited, run
+        if arrived - tables.clock[begun] > proposals[index, WAITED]:
+            proposals[index, WAITED] = arrived - tables.clock[begun]
+            if tables.duplex and change < 0:
+                proposals[index, HELD] = begun
+        proposals[index, RUN] = run
     best, excess, missing = to_the_end(tables, now, c, change, run)
-    if max(proposals[index, WAITED] + tables.head[run], free + max(best, excess)) > limit:
+    if not tables.duplex:
+        best = max(best, excess)
+    if max(proposals[index, WAITED] + tables.head[run], free + best) > limit:
         return False
-    return bool(free + excess + on_the_way(tables, now, c, change, missing) <= whole_limit)
+    if change < 0 and tables.duplex and latest + beyond_the_cut(tables, now, c) > whole_limit:
+        return False
+    return bool(latest + excess + on_the_way(tables, now, c, change, missing) <= whole_limit)
 
 
 @inlined
@@ -144,8 +163,10 @@ def _covers(one: IntArray, row: int, two: IntArray, other: int) -> bool:
     """Whether one label is at least as good as another in everything."""
     return (
         one[row, FREE] <= two[other, FREE]
+        and one[row, BACK] <= two[other, BACK]
         and one[row, WAITED] <= two[other, WAITED]
         and one[row, RUN] >= two[other, RUN]
+        and one[row, HELD] >= two[other, HELD]
         and one[row, RETURNED] & ~two[other, RETURNED] == 0
     )
 
@@ -212,8 +233,11 @@ def _propose(
     free: int,
     run: int,
 ) -> int:
-    proposals[proposed, FREE] = free
-    proposals[proposed, WAITED] = label[WAITED]
+    """Write down a label whose last transfer ends at `free`; return how many there are."""
+    both = tables.duplex
+    proposals[proposed, FREE] = label[FREE] if both and change < 0 else free
+    proposals[proposed, BACK] = free if both and change < 0 else label[BACK]
+    proposals[proposed, WAITED], proposals[proposed, HELD] = label[WAITED], min(label[HELD], run)
     proposals[proposed, RUN] = run
     returned = label[RETURNED]
     proposals[proposed, RETURNED] = returned | tables.once[c] if change < 0 else returned
@@ -226,7 +250,7 @@ def _propose(
 def _send(tables: Tables, now: Standing, label: IntArray, proposals: IntArray) -> int:
     """Move the next tensor of each class out."""
     since, proposed = -1, 0
-    if label[LAST] < 0:
+    if label[LAST] < 0 and not tables.duplex:
         last = -label[LAST] - 1
         if now.out[last] < tables.across[last]:
             # What was ready when that return began has left before it, in another label that is no
@@ -239,9 +263,13 @@ def _send(tables: Tables, now: Standing, label: IntArray, proposals: IntArray) -
         if tables.ready[c, m] >= label[RUN]:
             continue
         ready = label[WAITED] + tables.clock[tables.ready[c, m] + 1]
+        if tables.ready[c, m] < label[HELD]:
+            # The wait for a return came after that, and may have been long.
+            ready = 0
         free = max(label[FREE], ready) + tables.out_times[c]
         closes = tables.closes[c, m]
         late = closes <= label[RUN] and free >= label[WAITED] + tables.clock[closes]
+        late = late and not tables.duplex
         if ready <= since or late:
             continue
         run = min(label[RUN], tables.due[c, m])
@@ -256,7 +284,7 @@ def _fetch(
     """Move the last tensor of class `c` back; return its latest begin, and how many proposals."""
     rank = now.out[c] - 1
     opens, closes = tables.opens[c, rank], tables.closes[c, rank]
-    begin = max(label[FREE], label[WAITED] + tables.clock[opens + 1])
+    begin = max(label[FREE], label[BACK], label[WAITED] + tables.clock[opens + 1])
     for j in range(opens + 1, min(label[RUN], closes)):
         end = label[WAITED] + tables.clock[j + 1]
         if now.absent[j] - tables.sizes[c] < tables.need[j] and end > begin:
@@ -276,7 +304,7 @@ def _idle_fits(
     tables: Tables, now: Standing, label: IntArray, back: int, begin: int, run: int
 ) -> bool:
     """Whether memory holds a tensor that returns while the device waits to run operation `run`."""
-    if begin < label[WAITED] + tables.clock[run]:
+    if tables.duplex or begin < label[WAITED] + tables.clock[run]:
         return True
     absent = 0
     for c in range(len(now.out)):

@@ -31,6 +31,7 @@ Tables = namedtuple(
         "radix",  # (C,) weight of the class in the number that stands for what is out
         "way",  # (W, 3) earliest begin on the other side, class and rank, latest first
         "rates",  # (2, 2) of the link, out and back, each as numerator and denominator
+        "duplex",  # whether transfers out and back may overlap
     ],
 )
 
@@ -47,11 +48,12 @@ Standing = namedtuple(
     ],
 )
 
-# Columns of a label. The last transfer is class + 1 if it went out, minus that if it came back;
-# what is out stands in one number, in which each class has a digit of weight `radix`. By
-# definition.
-FREE, WAITED, RUN, RETURNED, LAST, OUT = range(6)
-COLUMNS = 6
+# Columns of a label. On a duplex link `FREE` is of the way out, `BACK` of the way back (otherwise
+# 0), and `HELD` is the last operation that has waited for a return. The last transfer is class + 1
+# if it went out, minus that if it came back; what is out stands in one number, in which each class
+# has a digit of weight `radix`. By definition.
+FREE, BACK, WAITED, HELD, RUN, RETURNED, LAST, OUT = range(8)
+COLUMNS = 8
 NONE = -1
 # Rows of `rates`.
 OUTWARD, BACKWARD = range(2)
@@ -132,11 +134,20 @@ def to_the_end(
 
 
 @inlined
+def beyond_the_cut(tables: Tables, now: Standing, c: int) -> int:
+    """Return the least ticks from the return of the last tensor of a class to the end of all."""
+    for w in range(len(tables.way)):
+        if tables.way[w, 1] == c and tables.way[w, 2] == now.out[c] - 1:
+            return int(tables.way[w, 0])
+    return 0
+
+
+@inlined
 def on_the_way(tables: Tables, now: Standing, c: int, change: int, missing: int) -> int:
     """Return the least ticks from `FREE` on in which all that crosses the cut can move.
 
     That is what is out, which returns on the other side, and what must still leave, which moves
-    twice.
+    twice, on a simplex link one after the other.
     """
     way = tail = 0
     for w in range(len(tables.way)):
@@ -147,6 +158,6 @@ def on_the_way(tables: Tables, now: Standing, c: int, change: int, missing: int)
     least = tables.way[len(tables.way) - 1, 0] if len(tables.way) else 0
     extra = again = 0
     if missing > 0:
-        extra = _ticks(tables, OUTWARD, missing)
+        extra = 0 if tables.duplex else _ticks(tables, OUTWARD, missing)
         again = _ticks(tables, BACKWARD, missing)
     return int(extra + max(tail, way + again + least))

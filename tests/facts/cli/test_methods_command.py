@@ -29,7 +29,10 @@ def test_the_list_says_what_each_is_for_and_what_supports_it(
     assert rows["greedy"]["evidence"] == "a schedule, no bound"
     assert rows["greedy"]["options"] == []
     assert rows["pivot"]["evidence"] == "proved"
-    assert (rows["pivot"]["transfers"], rows["pivot"]["links"]) == (["atomic"], ["simplex"])
+    assert (rows["pivot"]["transfers"], rows["pivot"]["links"]) == (
+        ["atomic"],
+        ["simplex", "duplex"],
+    )
     assert "CP-SAT" in rows["interval-cpsat"]["evidence"]
     assert {"--grid", "--solver"} <= set(rows["time-indexed-milp"]["options"])
     assert [each["name"] for each in rows["dynprog"]["takes"]] == ["slots", "max_states"]

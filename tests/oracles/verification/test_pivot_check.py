@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.platform import Link, Platform
+from offcert.core.platform import Platform
 from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.pivot import PivotOutcome, pivot_bound
@@ -102,12 +102,10 @@ def test_bounds_that_need_no_search():
 
 def test_problems_of_another_kind_are_not_confirmed():
     problem, outcome = waiting_problem()
-    duplex = replace(problem, platform=replace(problem.platform, link=Link.DUPLEX))
     several = Trace(
         [Operation(f"o{i}", 1) for i in range(6)],
         [Tensor("a", 2, (0, 2, 5)), Tensor("w", 1, (1,)), Tensor("v", 1, (4,))],
     )
-    assert not confirms(duplex, outcome)
     assert not confirms(replace(problem, transfers="fractional"), outcome)
     assert not confirm(Problem("several", several, Platform(2, Fraction(1))), 3, 99, 99, 7)
 

@@ -34,7 +34,7 @@ def start(side: SideTables, labels: Store, key: IntArray, mask: IntArray, limits
     labels.counters[BEST] = labels.counters[FINALS] = -1
     key[0] = key[1] = 0
     f = bound_on_end(side, 0, 0, 0, k)
-    enter(labels, key, mask, 0, 0, k, f, 0, -1, -1, limits)
+    enter(labels, key, mask, 0, 0, 0, 0, k, f, 0, -1, -1, limits)
 
 
 @inlined
@@ -54,7 +54,7 @@ def _expand(
             continue
         key[0], key[1] = w + side.size[c], code + side.radix[c]
         f = max(labels.fv[label], bound_on_end(side, key[0], end, idle, run))
-        enter(labels, key, mask, end, idle, run, f, key[0], label, c, limits)
+        enter(labels, key, mask, end, 0, 0, idle, run, f, key[0], label, c, limits)
 
 
 @plain

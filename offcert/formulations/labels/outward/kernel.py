@@ -178,7 +178,7 @@ def _keep(
     length, link, urgent = ends
     parent, action, began, kept = origin
     key, limits = outlook.now, labels.limits
-    enter(labels, key, labels.nothing, free, idle, k, length, urgent, parent, action, limits)
+    enter(labels, key, labels.nothing, free, 0, 0, idle, k, length, urgent, parent, action, limits)
     if labels.counters[LABELS] > label:
         labels.moved[label], labels.spent[label], labels.left[label] = done
         labels.link[label], labels.began[label], labels.kept[label] = link, began, kept

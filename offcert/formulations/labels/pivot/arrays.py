@@ -19,7 +19,8 @@ class SideArrays(NamedTuple):
     ``way_*`` lists the tensors that may be out at the cut, with the time from which on the other
     side's link can take each, latest first; ``way_at`` tells by class and rank where a tensor
     stands in that list (-1 if it may not be out). ``rate_*`` hold numerator and denominator of the
-    link's rate in that direction, or of an upper bound on it.
+    link's rate in that direction, or of an upper bound on it. ``duplex`` is 1 if both directions
+    run at once.
     """
 
     prefix: IntArray
@@ -54,10 +55,12 @@ class SideArrays(NamedTuple):
     word: IntArray
     shift: IntArray
     tracked: IntArray
+    duplex: int
 
 
 # The labels of a side, as in `store.Store`, and more. The keys are packed counts, the action is
-# class + 1 out, minus that back, 0 for the root. Final labels are listed in `final`, and in
+# class + 1 out, minus that back, 0 for the root; `held` tells how many operations had run when the
+# next one last waited for a return (duplex). Final labels are listed in `final`, and in
 # `straddle` label, class and start of returns across the cut; from `m` on follows scratch space.
 LabelPool = store_with(
     "LabelPool",
@@ -138,6 +141,7 @@ def side_arrays(
         word=word,
         shift=shift,
         tracked=_array([int(c in tracked) for c in range(len(data.classes))]),
+        duplex=int(data.problem.platform.duplex),
     )
 
 

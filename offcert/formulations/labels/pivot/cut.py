@@ -35,6 +35,8 @@ def replay(
     ends: list[int] = []
     for label in reversed(path):
         action, free, run = int(pool.action[label]), int(pool.t[label]), int(pool.k[label])
+        if action < 0 and data.problem.platform.duplex:
+            free = int(pool.r[label])
         if action != 0:
             c = abs(action) - 1
             counts[c] += action > 0
@@ -131,6 +133,11 @@ def join_whole(
         while other >= 0:
             if back_pool.k[other] == last:
                 length = begin + _end(back, back_pool, other)
+                if front.duplex:
+                    # What is under way at the cut ends before what moves in its direction then.
+                    to_device = front_pool.r[label] + back_pool.t[other]
+                    to_host = front_pool.t[label] + back_pool.r[other]
+                    length = max(length, to_device, to_host)
                 if length < best and _compatible(mask, back_pool, other):
                     best = length
                     found = (label, other)
@@ -233,6 +240,8 @@ class Cut:
         self.minimum = [0, 0]
         self.proven = 0
         self.step = 0
+        # Whether the best join is no schedule, so that more labels prove nothing more.
+        self.stuck = False
         unlimited = np.full(4, store.NEVER)
         self.ends = quick_ends(data.problem, data.required, pivot) if ends is None else ends
         for i in (0, 1):

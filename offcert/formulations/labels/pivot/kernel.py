@@ -12,6 +12,13 @@ which every transfer increases.
 A transfer out never follows a transfer back that it could have preceded: had ``u`` been available
 when ``v`` started back, exchanging the two would free memory earlier and take it later.
 
+*Duplex links.* What comes back has a link of its own, free at ``r`` (0 on a simplex link), and may
+come at any time from ``t`` on, when what left before has left. An operation then also waits until
+a tensor that is due is back, long after ``t``, maybe; so what became available before it, by one of
+the first ``held`` operations, is taken to have been available at once. Exchanging transfers proves
+nothing, as they share no link. What is on its way back at the cut is joined like what is back: the
+links, each for itself, say how long that takes.
+
 *Pruning.* ``fv`` bounds the end of the side: by the idle time plus the head bound, and for every
 operation not yet run by the time to move what it lacks. ``ft`` bounds the whole schedule: what is
 out must come back over the same link, each tensor before the end of its gap. A label has a dozen
@@ -118,9 +125,18 @@ def _look(side: SideArrays, pool: Pool) -> None:
 
 @inlined
 def _settle(
-    side: SideArrays, pool: Pool, c: int, change: int, t: int, s: int, k: int, limits: IntArray
-) -> tuple[int, int, int, int]:
-    """Run operations as far as possible; return idle time, their number, and both bounds.
+    side: SideArrays,
+    pool: Pool,
+    c: int,
+    change: int,
+    t: int,
+    r: int,
+    s: int,
+    k: int,
+    held: int,
+    limits: IntArray,
+) -> tuple[int, int, int, int, int]:
+    """Run operations as far as possible; return ``held``, ``s``, ``k``, and both bounds.
 
     ``pool.m`` has one tensor of class `c` more (`change` 1) or less (-1) than the label for which
     `look` worked things out. If the first bound is beyond its limit, the second is not worked out.
@@ -131,11 +147,11 @@ def _settle(
     rank = m[c] - (change > 0)
     spans = side.spans[c]
     size, out, back = change * side.size[c], change * side.time_out[c], change * side.time_back[c]
-    started = False
+    arrived, before = t if change > 0 else max(t, r), k
     while k < last and need[k] <= size * (rank < spans[k]) and not _is_due(side, m, k):
-        if not started:
-            s = max(s, t - prefix[k])
-            started = True
+        if k == before and s < arrived - prefix[k]:
+            s = arrived - prefix[k]
+            held = k if side.duplex and change < 0 else held
         k += 1
     missing, late = 0, 0
     for j in range(k, last + 1):
@@ -146,9 +162,9 @@ def _settle(
             late = max(late, owed[j] - out * differs)
     eligible = rank < side.eligible[c]
     excess = pool.excess[0] + (0 if eligible else back)
-    fv = max(s + side.floor[k], t + max(late, excess))
+    fv = max(s + side.floor[k], t + (late if side.duplex else max(late, excess)))
     if fv > limits[2]:
-        return s, k, fv, fv
+        return held, s, k, fv, fv
     tensors = side.way_class.size
     way, tail = pool.way_sum[tensors], pool.way_before[tensors]
     if eligible:
@@ -160,16 +176,21 @@ def _settle(
     extra = 0
     if missing > 0:
         way += _ticks(side.rate_back, missing)
-        extra = _ticks(side.rate_out, missing)
-    return s, k, fv, t + excess + extra + max(tail, way + side.least_head[0])
+        if not side.duplex:
+            extra = _ticks(side.rate_out, missing)
+    ft = max(t, r) + excess + extra + max(tail, way + side.least_head[0])
+    if side.duplex and change < 0 and eligible:
+        # It may be under way at the cut, and is needed on the other side.
+        ft = max(ft, r + side.way_head[side.way_at[c, rank]])
+    return held, s, k, fv, ft
 
 
 @plain
 def start(side: SideArrays, pool: Pool, limits: IntArray) -> None:
     """Enter the label of nothing moved, into an empty pool."""
     _look(side, pool)
-    s, k, fv, ft = _settle(side, pool, 0, 0, 0, 0, 0, limits)
-    enter(pool, pool.at_key, pool.at_mask, 0, s, k, fv, ft, -1, 0, limits)
+    held, s, k, fv, ft = _settle(side, pool, 0, 0, 0, 0, 0, 0, 0, limits)
+    enter(pool, pool.at_key, pool.at_mask, 0, 0, held, s, k, fv, ft, -1, 0, limits)
 
 
 @inlined
@@ -182,11 +203,11 @@ def _expand_out(
     mask: IntArray,
     limits: IntArray,
 ) -> None:
-    t, s, k = pool.t[label], pool.s[label], pool.k[label]
-    action = pool.action[label]
+    t, back_free, s, k = pool.t[label], pool.r[label], pool.s[label], pool.k[label]
+    action, held = pool.action[label], pool.held[label]
     # Only what became available after the last return started may leave right after it.
     since = -1
-    if action < 0 and m[-action - 1] < side.eligible[-action - 1]:
+    if not side.duplex and action < 0 and m[-action - 1] < side.eligible[-action - 1]:
         since = t - side.time_back[-action - 1]
     for c in range(m.size):
         r = m[c]
@@ -197,16 +218,21 @@ def _expand_out(
         ready = s + side.prefix[side.available[c, r] + 1]
         if ready <= since:
             continue
+        if side.available[c, r] < held:
+            ready = 0
         end = max(t, ready) + side.time_out[c]
         closes = side.closes[c, r]
-        if closes <= k and end >= s + side.prefix[closes]:
+        if not side.duplex and closes <= k and end >= s + side.prefix[closes]:
             continue
         m[c] += 1
-        s2, k2, fv, ft = _settle(side, pool, c, 1, end, s, min(k, side.deadline[c, r]), limits)
+        most = min(k, side.deadline[c, r])
+        held2, s2, k2, fv, ft = _settle(
+            side, pool, c, 1, end, back_free, s, most, min(held, most), limits
+        )
         m[c] -= 1
         unit = np.int64(1) << side.shift[c]
         key[side.word[c]] += unit
-        enter(pool, key, mask, end, s2, k2, fv, ft, label, c + 1, limits)
+        enter(pool, key, mask, end, back_free, held2, s2, k2, fv, ft, label, c + 1, limits)
         key[side.word[c]] -= unit
 
 
@@ -228,12 +254,15 @@ def _enter_return(
     `m`, `key` and `mask` describe the new label.
     """
     s = pool.s[label]
-    waits = begin >= s + side.prefix[k]
+    waits = not side.duplex and begin >= s + side.prefix[k]
     if waits and _weight(side.size, m, side.between, k) < side.idle_required[k]:
         return
     end = begin + side.time_back[c]
-    s2, k2, fv, ft = _settle(side, pool, c, -1, end, s, k, limits)
-    enter(pool, key, mask, end, s2, k2, fv, ft, label, -c - 1, limits)
+    free, back_free = (pool.t[label], end) if side.duplex else (end, 0)
+    held, s2, k2, fv, ft = _settle(
+        side, pool, c, -1, free, back_free, s, k, min(pool.held[label], k), limits
+    )
+    enter(pool, key, mask, free, back_free, held, s2, k2, fv, ft, label, -c - 1, limits)
 
 
 @inlined
@@ -268,7 +297,7 @@ def _expand_back(
     mask: IntArray,
     limits: IntArray,
 ) -> None:
-    t, s, k = pool.t[label], pool.s[label], pool.k[label]
+    t, s, k = max(pool.t[label], pool.r[label]), pool.s[label], pool.k[label]
     first = k
     while first > 0 and s + side.prefix[first] > t:
         first -= 1
@@ -291,7 +320,7 @@ def _expand_back(
                 _enter_return(side, pool, label, c, begin, j, m, key, mask, limits)
                 begin = s + side.prefix[j + 1]
         _enter_return(side, pool, label, c, begin, k, m, key, mask, limits)
-        if k == side.prefix.size - 1:
+        if k == side.prefix.size - 1 and not side.duplex:
             _note_straddle(side, pool, label, c, begin, m, limits)
         m[c] += 1
         key[side.word[c]] += unit

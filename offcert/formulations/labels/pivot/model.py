@@ -39,7 +39,7 @@ class NestedTensor:
 class NestedProblem:
     """A problem on a nested single-gap trace."""
 
-    problem: Problem  # Atomic, simplex.
+    problem: Problem  # Atomic.
     # Equal tensors whose order of availability is total, outermost first.
     classes: tuple[tuple[NestedTensor, ...], ...]
     items: tuple[tuple[int, int], ...]  # Class and rank of every tensor, outermost first.
@@ -95,13 +95,11 @@ def nested(problem: Problem) -> NestedProblem:
     Raises
     ------
     MethodError
-        If transfers are not atomic, the link is duplex, an evictable tensor has several gaps, or
-        the gaps are not nested.
+        If transfers are not atomic, an evictable tensor has several gaps, or the gaps are not
+        nested.
     """
     if problem.transfers is not Transfers.ATOMIC:
         raise MethodError(f"the pivot program needs atomic transfers, not {problem.transfers}")
-    if problem.platform.duplex:
-        raise MethodError("the pivot program needs a simplex link")
     trace = problem.trace
     items = []
     seen: set[int] = set()

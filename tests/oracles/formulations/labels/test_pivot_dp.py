@@ -219,13 +219,11 @@ def trace_of_equal_sizes(stages: int) -> Trace:
 
 def test_what_the_method_cannot_do_is_refused():
     problem = counterexample()
-    duplex = replace(problem, platform=replace(problem.platform, link=Link.DUPLEX))
     crossing = Trace(
         [Operation(f"o{i}", 1) for i in range(6)], [Tensor("a", 2, (0, 3)), Tensor("b", 2, (1, 5))]
     )
     several = Trace([Operation(f"o{i}", 1) for i in range(6)], [Tensor("a", 2, (0, 2, 5))])
     cases = [
-        (duplex, "simplex"),
         (replace(problem, transfers="fractional"), "atomic"),
         (replace(problem, network=crossing), "nested"),
         (replace(problem, network=several), "one gap"),
