@@ -13,8 +13,6 @@ from offcert.formulations.labels.pivot.model import nested
 from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import random_problem, some_two_rates
 
-_SCALE = 10_000
-
 
 def nested_problems(count: int, seed: int, largest: int) -> list[Problem]:
     """Return so many random ones, every other on a link with different rates per direction.
