@@ -20,10 +20,16 @@ COMMANDS, GENERATORS, PARTS = "offcert.commands", "offcert.generators", "offcert
 def lab_points(group: str) -> dict[str, EntryPoint]:
     """Return the entry points of a group by name; none if the lab is not installed.
 
-    An installation that can be edited in place may be listed where its sources are not to be found.
+    An installation that can be edited in place may list what its sources do not have, or no more.
     """
-    found = entry_points(group=group)
-    return {point.name: point for point in found if find_spec(point.module.partition(".")[0])}
+    return {point.name: point for point in entry_points(group=group) if _is_there(point.module)}
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def lab_part(name: str, need: str) -> Any:
