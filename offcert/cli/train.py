@@ -169,6 +169,7 @@ def _write(report: TrainReport, options: argparse.Namespace) -> None:
 def _read(path: str) -> Certificate:
     """Return a certificate whose plan training can follow."""
     from offcert.core.errors import InputError
+    from offcert.proofs.questions import SCHEDULE
     from offcert.questions.schedule.schedule import FluidSchedule
     from offcert.verification.document import verify_file
 
@@ -176,6 +177,11 @@ def _read(path: str) -> Certificate:
     if not verification.valid:
         raise InputError(f"{path} does not verify: {verification.reason}")
     certificate = verification.certificate
+    if certificate.question is not SCHEDULE:
+        raise InputError(
+            f"{path} certifies {certificate.question.name}, "
+            f"but training follows {SCHEDULE.name} for one device"
+        )
     schedule = certificate.result.schedule
     if schedule is None:
         status = certificate.result.status

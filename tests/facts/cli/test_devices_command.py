@@ -26,6 +26,11 @@ def test_a_step_is_certified_and_verified(
     assert main(["verify", str(target), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["valid"], document["objective"], document["evidence"]) == (True, 34, "proved")
+    assert main(["train", str(target)]) == 2
+    assert capsys.readouterr().err == (
+        f"offcert: {target} certifies a schedule for several devices, "
+        "but training follows a schedule for one device\n"
+    )
     forged = json.loads(target.read_text())
     forged["schedule"]["jobs"][0]["start"] -= 1
     target.write_text(json.dumps(forged))
