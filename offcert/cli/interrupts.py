@@ -29,6 +29,8 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _IMPORTS = "<frozen importlib"
 # Seconds until an interrupt that Python has swallowed comes again. Arbitrary.
 _AGAIN = 0.02
+# Functions that PyTorch's dispatcher calls. Given by its source.
+_DISPATCHED = ("__torch_dispatch__", "find_torch_dispatch_rule")
 
 # When `run_process` was called, by ``time.monotonic``; None, by definition, if it was not.
 began: float | None = None
@@ -130,6 +132,9 @@ class _Handler:
         if not self.working or _loads_a_command(frame):
             os.write(2, f"{_MESSAGE}\n".encode())
             os._exit(EXIT_INTERRUPTED)
+        if _dispatches(frame):
+            _interrupt_later()
+            return
         raise KeyboardInterrupt
 
     def unraisable(self, told: sys.UnraisableHookArgs) -> None:
@@ -137,13 +142,31 @@ class _Handler:
         if not issubclass(told.exc_type, KeyboardInterrupt):
             sys.__unraisablehook__(told)
             return
-        import threading
+        _interrupt_later()
 
-        # To the thread itself, so that it does not go on waiting for whatever it waits for.
-        whom = threading.main_thread().ident
-        timer = threading.Timer(_AGAIN, signal.pthread_kill, (whom, signal.SIGINT))
-        timer.daemon = True
-        timer.start()
+
+def _interrupt_later() -> None:
+    """Let the interrupt come again in a moment."""
+    import threading
+
+    # To the thread itself, so that it does not go on waiting for whatever it waits for.
+    whom = threading.main_thread().ident
+    timer = threading.Timer(_AGAIN, signal.pthread_kill, (whom, signal.SIGINT))
+    timer.daemon = True
+    timer.start()
+
+
+def _dispatches(frame: FrameType | None) -> bool:
+    """Tell whether PyTorch's dispatcher has called Python.
+
+    It asks for properties of tensors without data so, in functions of C++ that must not raise: an
+    exception there aborts the process.
+    """
+    while frame is not None:
+        if frame.f_code.co_name in _DISPATCHED:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _loads_a_command(frame: FrameType | None) -> bool:

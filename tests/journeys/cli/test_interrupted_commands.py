@@ -80,11 +80,21 @@ def run():
     except KeyboardInterrupt:
         raise ImportError("a library failed to load") from None
 """
+DISPATCHED = """
+def __torch_dispatch__():
+    os.kill(os.getpid(), signal.SIGINT)
+    print("answered")
+
+def run():
+    __torch_dispatch__()
+    time.sleep(60)
+"""
 
 
 @pytest.mark.parametrize(
     ("command", "code", "out", "err"),
     [
+        (DISPATCHED, 130, "answered\n", "offcert: interrupted\n"),
         (SWALLOWED, 130, "", "offcert: interrupted\n"),
         (THROUGH_EXEC, 0, "ended with what is known\n", ""),
         (TURNED_INTO_AN_ERROR, 130, "", "offcert: interrupted\n"),
@@ -93,7 +103,10 @@ def run():
 def test_what_others_make_of_an_interrupt_changes_nothing(
     command: str, code: int, out: str, err: str
 ) -> None:
-    """Python cannot raise in a destructor, and dies by an interrupt that has passed an exec."""
+    """Python cannot raise in a destructor, and dies by an interrupt that has passed an exec.
+
+    PyTorch aborts the process if what its dispatcher asks of Python raises.
+    """
     program = (
         f"import os, signal, sys, time\nfrom offcert.cli import main, command_line\n{command}\n"
         "command_line.run = run\nsys.exit(main())"
