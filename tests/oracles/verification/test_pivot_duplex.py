@@ -1,13 +1,19 @@
 """The pivot program on links that run both ways, found and run again, against brute force."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
+from offcert.certification.ladder import certify
+from offcert.core.platform import Link, Platform
+from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.labels.pivot import PivotOutcome, pivot_bound
+from offcert.formulations.labels.pivot.bound import PivotSearch
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
+from offcert.verification.document import verify
 from offcert.verification.pivot.check import pivot_fault
 from support.oracles.schedules import brute_force
 from support.problems.claims import confirm
@@ -105,3 +111,25 @@ def test_a_proof_for_one_link_is_none_for_the_other(seed: int) -> None:
         assert_right(duplex, least, both)
         best = max(best, both.lower_bound)
     assert best == least
+
+
+def test_a_schedule_that_the_link_slows_down_leaves_the_bound_at_its_length_without() -> None:
+    """The caller's best schedule takes 25 ticks, one of 24 was found at the rates alone."""
+    operations = map(Operation, "abcdef", (1, 2, 0, 3, 0, 2), (14, 14, 14, 4, 9, 0))
+    uses = ((-1, 5), (0, 5), (0, 1, 2, 5), (2, 3, 5), (3, 5))
+    tensors = [Tensor(f"t{n}", 1 if n == 4 else 5, each) for n, each in enumerate(uses)]
+    rate = Fraction(1)
+    platform = Platform(24, rate, Link.DUPLEX, None, 1, rate / 2, rate * 2 / 3)
+    problem = Problem("slowed", Trace(operations, tensors), platform)
+    alone = replace(problem, platform=platform.alone)
+    assert brute_force(alone) == 24
+    search = PivotSearch(alone, max_labels=10**5)
+    first, second = (search.improve(25, 60.0) for _ in range(2))
+    assert first.schedule is not None
+    assert first.lower_bound == second.lower_bound == 24
+    assert (first.complete, second.complete) == (True, False)
+    for outcome in (first, second):
+        assert pivot_fault(problem, 24, outcome.proof) is None
+    certificate = certify(problem, time_limit=3.0, attested=False)
+    assert certificate.result.lower_bound == 24
+    assert verify(certificate).valid

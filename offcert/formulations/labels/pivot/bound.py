@@ -158,15 +158,16 @@ class PivotSearch:
     ) -> PivotOutcome:
         """Search on, for a schedule shorter than `upper_bound` and a higher bound.
 
-        The upper bound (ticks) is not more than the time before; `time_limit` is in seconds. The
-        pivots of `known` heads and tails are worth a search of their own.
+        `time_limit` is in seconds. The pivots of `known` heads and tails are worth a search of
+        their own. Labels that are too late for a schedule found earlier are forgotten, so from then
+        on the bound is at most its makespan, even if it is longer on the caller's link.
         """
         problem = self.data.problem
         if problem.trace.least_memory > problem.platform.memory:
             return PivotOutcome(upper_bound, True, None, _NO_CUT)
         if not (self._pivots or self._race.runners) or max(self.data.required) == 0:
             return _unconstrained(problem, upper_bound)
-        self.upper = upper_bound
+        self.upper = upper_bound if self.best is None else min(upper_bound, self.upper)
         self.schedule = None
         with self._deadline.within(time_limit):
             self._set_up(known)
@@ -177,7 +178,7 @@ class PivotSearch:
             self.best,
             lower_bound=bound,
             schedule=self.schedule,
-            complete=bound == self.upper,
+            complete=bound == (upper_bound if self.schedule is None else self.upper),
             searched=self.searched,
         )
 
