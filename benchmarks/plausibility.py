@@ -266,12 +266,12 @@ def _again(step: TrainingStep, what: str) -> TrainingStep:
     if what == "layers":
         for layer in layers[::2]:
             layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)  # type: ignore
-        return replace(step, repeats=False)
+        return step
     for layer in layers:
         layer.forward = partial(  # type: ignore[assignment]
             checkpoint, layer.forward, use_reentrant=False, context_fn=_selected
         )
-    return replace(step, repeats=False)
+    return step
 
 
 def _selected() -> Any:
@@ -336,7 +336,7 @@ def kernels(row: Row) -> Kernels:
         return roofline_ns(card, flops, bytes, dtype, work)
 
     with patch.object(cost, "roofline_ns", noted):
-        profile(replace(step_of(row), repeats=False), hardware=card, name=row.name)
+        profile(step_of(row), hardware=card, name=row.name)
     return Kernels(row, cards, calls)
 
 

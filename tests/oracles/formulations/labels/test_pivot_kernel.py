@@ -82,7 +82,7 @@ def test_a_successor_is_settled_as_if_it_was_looked_at_by_itself(seed: int) -> N
                     continue
                 t, s, k = rng.randint(0, 40), rng.randint(0, 10), rng.randint(0, side.operations)
                 store.m[c] += change
-                got = kernel._settle(compact, store, c, change, t, s, k, UNLIMITED)
+                got = kernel._settle(compact, store, c, change, t, 0, s, k, 0, UNLIMITED)[1:]
                 expected = settled(data, side, other, store.m.tolist(), t, s, k)
                 store.m[c] -= change
                 assert got[:2] == expected[:2]

@@ -73,7 +73,7 @@ def applies(name: str, problem: Problem) -> bool:
     """Whether a model is exact on a problem, from what the problem is."""
     if name not in ("stage-milp", "pivot"):
         return True
-    if problem.platform.link is Link.DUPLEX:
+    if name == "stage-milp" and problem.platform.link is Link.DUPLEX:
         return False
     try:
         nested(problem)
