@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import source
-from offcert.cli.output import STDOUT, add_target, print_problem, show
+from offcert.cli.output import add_target, put_problem, show
 from offcert.cli.parser import Commands, Run, add_command, add_group
 
 if TYPE_CHECKING:
@@ -220,13 +220,9 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _get(options: argparse.Namespace) -> int:
-    from offcert.questions.schedule.files import write_problem
-
     problem = _open(options).load(options.name)
-    if options.target_file == STDOUT:
-        print_problem(problem)
+    if not put_problem(problem, options.target_file):
         return 0
-    write_problem(options.target_file, problem)
     show(options, {"written": options.target_file}, f"wrote {options.target_file}")
     return 0
 

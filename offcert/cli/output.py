@@ -118,12 +118,16 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def print_problem(problem: Problem) -> None:
-    """Write a problem's document to the standard output."""
-    from offcert.questions.schedule.files import problem_to_json
+def put_problem(problem: Problem, target: str) -> bool:
+    """Write a problem to a file, or its document to the standard output; tell whether to a file."""
+    from offcert.questions.schedule.files import problem_to_json, write_problem
 
+    if target != STDOUT:
+        write_problem(target, problem)
+        return True
     json.dump(problem_to_json(problem), sys.stdout, indent=1)
     print()
+    return False
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from offcert.cli.chosen import (
     chosen_optimiser,
     machine,
 )
-from offcert.cli.output import STDOUT, print_problem, show
+from offcert.cli.output import put_problem, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 
@@ -108,7 +108,6 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.errors import require_torch
-    from offcert.questions.schedule.files import write_problem
     from offcert.report.text import describe_problem, problem_summary
 
     require_torch("offcert profile")
@@ -118,10 +117,7 @@ def _run(options: argparse.Namespace) -> int:
     name = options.model or options.hf
     with progress(options, str, f"profiling {name}"), redirect_stdout(sys.stderr):
         problem = _profile(options)
-    if options.output == STDOUT:
-        print_problem(problem)
-    else:
-        write_problem(options.output, problem)
+    put_problem(problem, options.output)
     if options.save_hardware is not None:
         _save_hardware(options.save_hardware)
     short = _short_lines(options, problem)

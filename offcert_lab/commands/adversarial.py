@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import integer, seconds
-from offcert.cli.output import STDOUT, add_target, native_output_to_stderr, print_problem, show
+from offcert.cli.output import STDOUT, add_target, native_output_to_stderr, put_problem, show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
 from offcert.cli.searching import TRANSFERS
@@ -80,7 +80,6 @@ def add(kinds: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
-    from offcert.questions.schedule.files import write_problem
     from offcert_lab.hunts.adversarial.chains import certified
 
     for path in (options.target_file, options.certificate):
@@ -107,10 +106,8 @@ def _run(options: argparse.Namespace) -> int:
         return EXIT_INVALID
     if options.certificate is not None:
         certificate.write(options.certificate)
-    if options.target_file == STDOUT:
-        print_problem(problem)
+    if not put_problem(problem, options.target_file):
         return 0
-    write_problem(options.target_file, problem)
     show(options, _summary(hunt, problem, certificate), _text(hunt, problem, certificate))
     return 0
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import integer, seconds
-from offcert.cli.output import STDOUT, add_target, native_output_to_stderr, print_problem, show
+from offcert.cli.output import STDOUT, add_target, native_output_to_stderr, put_problem, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 
@@ -53,7 +53,6 @@ def add(kinds: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.documents import require_writable
-    from offcert.questions.schedule.files import write_problem
     from offcert_lab.hunts.phase import SHAPES, CoreProblems
 
     if options.shape == "?":
@@ -66,12 +65,10 @@ def _run(options: argparse.Namespace) -> int:
     core = CoreProblems(**knobs)
     with native_output_to_stderr(), progress(options, _describe_progress) as tell:
         found, problem = core.search(options.seed, time_limit=options.budget, progress=tell)
-    if options.target_file == STDOUT:
-        if options.map:
-            print(map_table(found), file=sys.stderr)
-        print_problem(problem)
+    if options.target_file == STDOUT and options.map:
+        print(map_table(found), file=sys.stderr)
+    if not put_problem(problem, options.target_file):
         return 0
-    write_problem(options.target_file, problem)
     text = _text(options, found, problem, core.labels)
     show(options, _summary(found, problem), text)
     return 0

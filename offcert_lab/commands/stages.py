@@ -15,7 +15,7 @@ from offcert.cli.chosen import (
     chosen_model,
     machine,
 )
-from offcert.cli.output import STDOUT, add_target, print_problem, show
+from offcert.cli.output import add_target, put_problem, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 
@@ -46,7 +46,6 @@ def add(kinds: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.core.errors import InputError, require_torch
-    from offcert.questions.schedule.files import write_problem
     from offcert.report.text import describe_problem, problem_summary
 
     require_torch("offcert generate stages")
@@ -55,10 +54,8 @@ def _run(options: argparse.Namespace) -> int:
     # What a network prints is not what this command says.
     with progress(options, str, f"recording {options.model}"), redirect_stdout(sys.stderr):
         problem = _problem(options)
-    if options.target_file == STDOUT:
-        print_problem(problem)
+    if not put_problem(problem, options.target_file):
         return 0
-    write_problem(options.target_file, problem)
     show(options, problem_summary(problem), describe_problem(problem))
     return 0
 
