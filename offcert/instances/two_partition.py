@@ -180,16 +180,23 @@ def _half(values: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoPartition(Generator):
-    """Problems that have a schedule of length 2V exactly if the drawn values can be halved."""
+class _Halving(Generator):
+    """Values to be drawn, which can be halved or not; a reduction dictates the memory."""
 
-    kind: ClassVar[str] = "two-partition"
-    summary: ClassVar[str] = "reduction from 2-partition: weakly NP-hard"
     takes_memory: ClassVar[bool] = False
 
     count: int = knob(12, "number of values", least=2, most=MOST)
     largest: int = knob(1000, "values are drawn from 1 to this", least=2)
     answer: str = knob("any", "whether a half exists", choices=("any", "yes", "no"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoPartition(_Halving):
+    """Problems that have a schedule of length 2V exactly if the drawn values can be halved."""
+
+    kind: ClassVar[str] = "two-partition"
+    summary: ClassVar[str] = "reduction from 2-partition: weakly NP-hard"
+
     transfers: str = knob(
         "interruptible", "what a transfer may do", choices=("atomic", "interruptible")
     )
@@ -332,16 +339,11 @@ def part_of(problem: Problem, execution: Execution | None, makespan: int) -> tup
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecomputePartition(Generator):
+class RecomputePartition(_Halving):
     """Problems whose optimum says whether the drawn values can be halved."""
 
     kind: ClassVar[str] = "recompute-partition"
     summary: ClassVar[str] = "reduction from 2-partition to what is kept and what runs again"
-    takes_memory: ClassVar[bool] = False
-
-    count: int = knob(12, "number of values", least=2, most=MOST)
-    largest: int = knob(1000, "values are drawn from 1 to this", least=2)
-    answer: str = knob("any", "whether a half exists", choices=("any", "yes", "no"))
 
     def draw(self, seed: int) -> Problem:
         """Return the reduction of the values of a seed."""
