@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.core.forms import IntegerLists, Lists, Nested, formed, integer, integers
 from offcert.core.later import Later
-from offcert.proofs.proof import SIMPLEX, Proof, ProofKind
+from offcert.proofs.proof import Proof, ProofKind
 
 if TYPE_CHECKING:
     import offcert.verification.ends.check
@@ -169,6 +169,5 @@ PROOFS = (
         "both sides of a cut followed from the pivot outward, part by part",
         page="outward",
         searched=True,
-        links=SIMPLEX,
     ),
 )
