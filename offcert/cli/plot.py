@@ -87,7 +87,7 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
         return
     question = question_of(document)
     try:
-        # What has no picture is refused as no certificate of a schedule.
+        # Of the others there are no pictures, which reading them as schedules says.
         drawable = question if question.picture else SCHEDULE
         found = drawable.certificate.load().from_json(document)
     except InputError as error:
