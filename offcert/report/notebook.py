@@ -20,7 +20,7 @@ from offcert.report.bars import BOUND, HELD
 from offcert.report.doctor import describe_doctor, shown_doctor
 from offcert.report.execution import choices_summary, reruns_of
 from offcert.report.gantt import (
-    Frame,
+    MEMORY,
     draw_memory,
     draw_time_axis,
     gantt_svg,
@@ -31,7 +31,7 @@ from offcert.report.gantt import (
 )
 from offcert.report.placement_text import exact_size
 from offcert.report.space import space_svg, spaces_of
-from offcert.report.svg import Element, element, ticks, write
+from offcert.report.svg import Axes, Element, element, ticks, write
 from offcert.report.text import offloaded_names
 
 # Pixels of the picture's width, and of the margin above. Arbitrary.
@@ -97,7 +97,7 @@ def problem_svg(problem: Problem) -> Element:
     timed = all(trace.durations)
     lengths = trace.durations if timed else (1,) * len(trace)
     span = sum(lengths)
-    frame = Frame(_WIDTH, span, largest_shown(problem, trace.peak_memory), _TOP)
+    frame = Axes(_WIDTH, span, largest_shown(problem, trace.peak_memory), _TOP, MEMORY)
     root = picture(frame, "Memory without offloading")
     starts = [0]
     for length in lengths:
