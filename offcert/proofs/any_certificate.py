@@ -20,6 +20,7 @@ from offcert.core.documents import (
     require_format,
     write_json,
 )
+from offcert.core.errors import InputError
 from offcert.core.forms import (
     FLAG,
     NUMBER,
@@ -35,7 +36,7 @@ from offcert.core.forms import (
 from offcert.core.list_forms import Each
 from offcert.core.messages import cut
 from offcert.core.result import Bound, Bounded, Evidence, SolveStatus
-from offcert.proofs.questions import Question
+from offcert.proofs.questions import QUESTIONS, Question
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +254,12 @@ class AnyCertificate(ABC, Generic[P]):
         """Return the certificate that a JSON value describes, without verifying what it claims."""
         question = cls.question
         fields = Fields(document)
+        other = QUESTIONS.get(str(document.get("format")))
+        if other not in (None, question):
+            raise InputError(
+                f"it is a certificate of {other.name}, not of {question.name}: `offcert verify` "
+                "shows it"
+            )
         require_format(fields, question.format, question.version, question.conversion)
         assert question.reader is not None
         problem: P = question.reader.load()(fields.get("problem", dict), "problem")

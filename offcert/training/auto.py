@@ -19,11 +19,11 @@ from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.streaming.step_events import Stopwatch
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import one_line
 from offcert.runtime.watch.operators import within_transform
 from offcert.runtime.watch.signature import Signature, signature
-from offcert.runtime.workloads.turns import Stopwatch
 from offcert.training.feedback import tell_of_study
 from offcert.training.growth import Branches, Sizes, is_covered, varied
 from offcert.training.making import PlanMaker

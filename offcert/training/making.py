@@ -24,7 +24,7 @@ from offcert.training.feedback import (
 from offcert.training.growth import Branches, contained, outgrown
 from offcert.training.places import Made, Places, PlanFolder
 from offcert.training.planner import Planner, first_call, opaque_modules, price, without
-from offcert.training.search import Done, Found, Order, at_once
+from offcert.training.search import EndedSearch, Found, Order, at_once
 from offcert.training.study import Times
 from offcert.training.together import Alone, Together
 
@@ -127,7 +127,7 @@ class PlanMaker:
         order = self._order(problem, allowed, number)
         tell_of_search(order, self._follower.step_plans[number] if self._background else None)
         made.search = self._searches.begin(order, apart=self._background)
-        if not self._background or isinstance(made.search, Done):
+        if not self._background or isinstance(made.search, EndedSearch):
             self._look(number)
 
     def _find(self, order: Order) -> Found:

@@ -27,9 +27,9 @@ from offcert.runtime.hardware.bandwidth import retimed, spread_of
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.profiling.kernels import Timed, mark, times_by_kernels
 from offcert.runtime.simulated.host import RealHost
+from offcert.runtime.streaming.step_events import Mark, Stopwatch
 from offcert.runtime.watch.events import END, Event, Session
 from offcert.runtime.watch.hooks import Hooks, unwrap
-from offcert.runtime.workloads.turns import Stopwatch
 
 # Nanoseconds for which a device is held before a step, at most. Arbitrary.
 _LONGEST_HOLD = 10**9
@@ -229,7 +229,7 @@ class Timing(Session):
         self._now = now
         self._marked = marked
         # When operations began, and when the last one ended.
-        self.marks: list[int | DeviceEvent] = []
+        self.marks: list[Mark] = []
         self.handed: list[int] = []  # When the host was there, by its own clock, in nanoseconds
         # By how much more bytes were allocated in each operation than when it began, without those
         # of the parameters' gradients that are there when it ends, which no trace counts; if asked

@@ -18,9 +18,9 @@ from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.staging import Staged, Staging
-from offcert.runtime.streaming.step_events import StepEvents
+from offcert.runtime.streaming.step_events import StepEvents, Stopwatch
 from offcert.runtime.streaming.stream_mover import StreamMover
-from offcert.runtime.streaming.synchronous import HOST_CLOCK, Mover, SynchronousMover, TimedMover
+from offcert.runtime.streaming.synchronous import Mover, SynchronousMover, TimedMover
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.saved_hooks import SavedPlace
 
@@ -125,7 +125,7 @@ class SynchronousMoverMaker(MoverMaker[HostStore]):
         store = self._free_room(step_plan) or HostStore(step_plan.host.pool, folder)
         if not self._timed:
             return SynchronousMover(step_plan, store), store
-        self.record = StepEvents(HOST_CLOCK)
+        self.record = StepEvents(Stopwatch(None))
         return TimedMover(step_plan, store, self.record), store
 
 
@@ -144,7 +144,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         """Return a mover for a step, and where it copies to; None if there is nothing to do."""
         if step_plan.moves_nothing and not self._timed:
             return None, None
-        self.record = StepEvents(self._device) if self._timed else None
+        self.record = StepEvents(Stopwatch(self._device)) if self._timed else None
         copies = self._free_room(step_plan) or self._new(step_plan)
         copies.begin()
         pinning = copies.pinning

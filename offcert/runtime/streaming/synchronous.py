@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -17,12 +15,12 @@ from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.runtime.device.host import HostStore
-from offcert.runtime.device.interface import DeviceEvent, Pinning
+from offcert.runtime.device.interface import Pinning
 from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.reports import Unfreed
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.copies import HostCopies, StreamCopies
-from offcert.runtime.streaming.step_events import StepEvents
+from offcert.runtime.streaming.step_events import Mark, StepEvents
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.tracker import LiveBytes
@@ -125,6 +123,8 @@ def lacking(step: FollowedStep, place: SavedPlace, operation: int, here: str = "
             f"; it was captured from a model on {captured}, whose kernels may keep other tensors, "
             f"such as masks of dropout: profile the model where it is trained, on {here}"
         )
+    elif (attention := step.step_plan.said_of_attention(here)) is not None:
+        why = f"; {attention}: profile it with measure=True where it is trained"
     step.deviate(
         f"{step.name(place.operation)} has not saved the {place.dtype} tensor of shape {shape} "
         f"that should leave before {step.name(operation)}{why}"
@@ -265,37 +265,8 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
     return Schedule(starts, ends, transfers)
 
 
-@dataclass(frozen=True, slots=True)
-class HostMoment:
-    """A point in time of the host, which has been reached once it exists."""
-
-    time: int
-    reached: bool = True
-
-    def wait_here(self) -> None:
-        """Return at once."""
-
-
-class HostClock:
-    """The host's own clock, for a `StepEvents`."""
-
-    def now(self) -> HostMoment:
-        """Return this moment."""
-        return HostMoment(time.perf_counter_ns())
-
-    def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
-        """Return the time between two moments."""
-        assert isinstance(begin, HostMoment)
-        assert isinstance(end, HostMoment)
-        return end.time - begin.time
-
-    def synchronise(self) -> None:
-        """Do nothing: whoever works at once has done it."""
-
-
-HOST_CLOCK = HostClock()
-# The place of copies that no operation waits for. By definition.
-_LATE = -1
+# The gap of copies that no operation waits for. By definition.
+LATE = -1
 
 
 class TimedMover(SynchronousMover):
@@ -303,37 +274,37 @@ class TimedMover(SynchronousMover):
 
     def __init__(self, step_plan: StepPlan, store: HostStore, record: StepEvents) -> None:
         super().__init__(step_plan, store)
-        self._record = record
+        self._record, self._now = record, record.watch.mark
         self._gaps = GapsOfTensors(step_plan.trace)
 
     def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""
-        self._record.ended(HOST_CLOCK.now())
+        self._record.ended(self._now())
         super().reach(step, operation)
-        self._record.began(HOST_CLOCK.now())
+        self._record.began(self._now())
 
     def _leave(self, step: FollowedStep, tensor: int, operation: int) -> None:
-        before, begin = self.offloaded_bytes, HOST_CLOCK.now()
+        before, begin = self.offloaded_bytes, self._now()
         super()._leave(step, tensor, operation)
         if self.offloaded_bytes > before:
             self._transferred(Kind.OFFLOAD, self._gaps.at(tensor, operation), begin)
 
     def _return(self, step: FollowedStep, tensor: int, operation: int) -> None:
-        before, begin = self.prefetched_bytes, HOST_CLOCK.now()
+        before, begin = self.prefetched_bytes, self._now()
         super()._return(step, tensor, operation)
         if self.prefetched_bytes > before:
             self._transferred(Kind.PREFETCH, self._gaps.at(tensor, operation), begin)
 
     def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
-        begin = HOST_CLOCK.now()
+        begin = self._now()
         super().fetch_late(step, entry)
-        self._transferred(Kind.PREFETCH, _LATE, begin)
+        self._transferred(Kind.PREFETCH, LATE, begin)
 
     def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Take note of the end of the last operation."""
         if complete:
-            self._record.ended(HOST_CLOCK.now())
+            self._record.ended(self._now())
 
-    def _transferred(self, kind: Kind, gap: int, begin: HostMoment) -> None:
-        self._record.transferred(kind, gap, begin, HOST_CLOCK.now())
+    def _transferred(self, kind: Kind, gap: int, begin: Mark) -> None:
+        self._record.transferred(kind, gap, begin, self._now())
