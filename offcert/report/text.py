@@ -269,7 +269,7 @@ def describe_certificate(certificate: Certificate) -> str:
 
 
 def _own_checkpoints(problem: Problem) -> list[str]:
-    """Return a line on what stands in the way of a plan if the program runs modules again by itself."""
+    """Return what stands in the way of a plan if the program runs modules again by itself."""
     least = problem.trace.least_memory
     own = any(operation.name.startswith("R:") for operation in problem.trace.operations)
     if not own or problem.platform.memory >= least:
