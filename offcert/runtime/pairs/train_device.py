@@ -144,11 +144,9 @@ class HostedSteps:
 def _sizes_of(plan: StepPlan) -> dict[Kind, tuple[int, ...]]:
     """Return the bytes of a plan's transfers, in the order in which they are handed over."""
     assert plan.timetable is not None
-    actions = [action for row in plan.timetable.actions for action in row]
-    return {
-        kind: tuple(plan.trace.gap_size(each.gap) for each in actions if each.act is act)
-        for kind, act in ((Kind.OFFLOAD, Act.COPY_OUT), (Kind.PREFETCH, Act.CLAIM))
-    }
+    acts = {Kind.OFFLOAD: Act.COPY_OUT, Kind.PREFETCH: Act.CLAIM}
+    gaps = {kind: plan.timetable.gaps(act) for kind, act in acts.items()}
+    return {kind: tuple(map(plan.trace.gap_size, found)) for kind, found in gaps.items()}
 
 
 @contextmanager

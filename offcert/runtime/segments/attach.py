@@ -243,13 +243,9 @@ class Segments(Calls):
             raise InputError("these segments have been attached already")
         trained = [each for each in self.root.parameters() if not is_lazy(each)]
         self._parameters = {each.untyped_storage()._cdata for each in trained}
-        watched: dict[str, nn.Module] = {}
-        modules: dict[str, nn.Module] = {}
-        containers: dict[str, nn.Sequential] = {}
-        for lookup in self.lookups:
-            watched |= lookup.watched
-            modules |= lookup.modules
-            containers |= lookup.containers
+        modules = {path: each for one in self.lookups for path, each in one.modules.items()}
+        containers = {path: each for one in self.lookups for path, each in one.containers.items()}
+        watched = {path: each for one in self.lookups for path, each in one.watched.items()}
         try:
             for path, module in modules.items():
                 self._replace(module, "_call_impl", ModuleCall(self, path, module))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from operator import attrgetter
 from typing import Protocol
 
 import torch
@@ -228,17 +230,9 @@ def away(step: FollowedStep, places: Iterable[SavedPlace]) -> list[Entry]:
     return [entry for entry in entries if entry is not None and entry.away]
 
 
-class GapsOfTensors:
-    """Finds the gap of a tensor that an operation lies in."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._rows: dict[int, list[tuple[int, int]]] = {}
-        for number, gap in enumerate(trace.gaps):
-            self._rows.setdefault(gap.tensor, []).append((gap.after, number))
-
-    def at(self, tensor: int, operation: int) -> int:
-        """Return the gap in which a tensor is absent that moves before an operation."""
-        return next(number for after, number in self._rows[tensor] if operation <= after)
+def gap_at(trace: Trace, tensor: int, operation: int) -> int:
+    """Return the gap in which a tensor is absent that moves before an operation."""
+    return bisect_left(trace.gaps, (tensor, operation), key=attrgetter("tensor", "after"))
 
 
 def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
@@ -247,7 +241,7 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
     Before each operation, everything that is to leave is copied first, the first time that it
     leaves, and then what is to come back, one after the other. Nothing overlaps.
     """
-    trace, platform, gaps = problem.trace, problem.platform, GapsOfTensors(problem.trace)
+    trace, platform = problem.trace, problem.platform
     now, copied = 0, set()
     starts, ends, transfers = [], [], []
     for index, duration in enumerate(trace.durations):
@@ -258,7 +252,7 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
         for kind, tensor in moves:
             begin, size = now, trace.tensors[tensor].size
             now += platform.transfer_time(size, kind)
-            transfers.append(Transfer(kind, gaps.at(tensor, index), begin, now))
+            transfers.append(Transfer(kind, gap_at(trace, tensor, index), begin, now))
         starts.append(now)
         now += duration
         ends.append(now)
@@ -275,7 +269,6 @@ class TimedMover(SynchronousMover):
     def __init__(self, step_plan: StepPlan, store: HostStore, record: StepEvents) -> None:
         super().__init__(step_plan, store)
         self._record, self._now = record, record.watch.mark
-        self._gaps = GapsOfTensors(step_plan.trace)
 
     def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""
@@ -287,13 +280,13 @@ class TimedMover(SynchronousMover):
         before, begin = self.offloaded_bytes, self._now()
         super()._leave(step, tensor, operation)
         if self.offloaded_bytes > before:
-            self._transferred(Kind.OFFLOAD, self._gaps.at(tensor, operation), begin)
+            self._transferred(Kind.OFFLOAD, gap_at(step.step_plan.trace, tensor, operation), begin)
 
     def _return(self, step: FollowedStep, tensor: int, operation: int) -> None:
         before, begin = self.prefetched_bytes, self._now()
         super()._return(step, tensor, operation)
         if self.prefetched_bytes > before:
-            self._transferred(Kind.PREFETCH, self._gaps.at(tensor, operation), begin)
+            self._transferred(Kind.PREFETCH, gap_at(step.step_plan.trace, tensor, operation), begin)
 
     def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
