@@ -188,14 +188,16 @@ class AnyCertificate(ABC, Generic[P]):
     versions: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
-    @abstractmethod
     def known(self) -> Bounded:
-        """The objective as far as it is known: its value, and bounds on it."""
+        """The objective as far as it is known: the result, or the certificate if it has none."""
+        known: Bounded = getattr(self, "result", self)
+        return known
 
     @property
-    @abstractmethod
     def status(self) -> SolveStatus:
-        """The status of the problem when the method stops."""
+        """The status of the problem when the method stops: by default the result's."""
+        status: SolveStatus = self.known.status  # type: ignore[attr-defined]
+        return status
 
     @property
     def pool(self) -> Any:

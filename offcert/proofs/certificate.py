@@ -113,16 +113,6 @@ class Certificate(AnyCertificate[Problem]):
         return problem if limit is None else problem.with_memory(limit)
 
     @property
-    def known(self) -> Result:
-        """The result."""
-        return self.result
-
-    @property
-    def status(self) -> SolveStatus:
-        """The result's."""
-        return self.result.status
-
-    @property
     def pool(self) -> PlacementCertificate | None:
         """The addresses of what the schedule uses, if they are known."""
         return self.placement

@@ -162,11 +162,6 @@ class DevicesCertificate(AnyCertificate[DevicesProblem], Bounded):
     method: str = field(default=DEVICES.command, kw_only=True)
 
     @property
-    def known(self) -> Bounded:
-        """The certificate itself: it has no result beside it."""
-        return self
-
-    @property
     def objective(self) -> int | None:
         """Makespan of the schedule in ticks."""
         return None if self.schedule is None else self.schedule.makespan

@@ -56,16 +56,6 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
     occupants: tuple[Occupant, ...] | None = None
 
     @property
-    def known(self) -> PlacementResult:
-        """The result."""
-        return self.result
-
-    @property
-    def status(self) -> SolveStatus:
-        """The result's."""
-        return self.result.status
-
-    @property
     def pool(self) -> PlacementCertificate:
         """The certificate itself."""
         return self

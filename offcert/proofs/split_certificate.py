@@ -86,11 +86,6 @@ class SplitCertificate(AnyCertificate[SplitProblem], Bounded):
     method: str = field(default=SPLIT.command, kw_only=True)
 
     @property
-    def known(self) -> Bounded:
-        """The certificate itself: it has no result beside it."""
-        return self
-
-    @property
     def objective(self) -> int | None:
         """Ticks of the step; None if no schedule is known."""
         if self.split is None:
