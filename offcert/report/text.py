@@ -273,7 +273,7 @@ def describe_certificate(certificate: Certificate) -> str:
 
 
 def _own_checkpoints(problem: Problem) -> list[str]:
-    """Return what stands in the way of a plan if the program runs modules again by itself."""
+    """Return a line, if the model checkpoints by itself, on why no plan is known."""
     least = problem.trace.least_memory
     own = any(operation.name.startswith("R:") for operation in problem.trace.operations)
     if not own or problem.platform.memory >= least:

@@ -6,7 +6,7 @@ import copy
 import inspect
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -45,10 +45,6 @@ class StageChain:
     constants: dict[fx.Node, Any]
     stages: tuple[Stage, ...]
     output_shape: tuple[int, ...]
-
-    def bind(self, root: fx.GraphModule) -> StageChain:
-        """Return the same chain over a copy of its module, fake or real."""
-        return replace(self, root=root)
 
     def belongings(self) -> Iterator[torch.Tensor]:
         """Yield the tensors that the model owns: parameters, buffers and constants."""
