@@ -18,7 +18,7 @@ from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.bandwidth import Measurement, modelled
 from offcert.runtime.hardware.cost import operator_ns
 from offcert.runtime.torch_private import FakeTensorMode, tree_leaves
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.watch.tracker import StorageRecord
 from offcert.runtime.workloads.workload import Batches, Workload
 from offcert_lab.stages.linearise import (
@@ -92,13 +92,13 @@ class StagesRecorder(Meter):
         life.touched.add(self.tracker.now)
         return life
 
-    def _note_saved(self, entry: Entry, tensor: torch.Tensor) -> None:
+    def _note_saved(self, entry: StorageEntry, tensor: torch.Tensor) -> None:
         life = self._touch(tensor)
         assert life is not None
         life.key = entry.key
         self._entries[entry.key] = life
 
-    def _note_unpacked(self, entry: Entry) -> None:
+    def _note_unpacked(self, entry: StorageEntry) -> None:
         self._entries[entry.key].touched.add(self.tracker.now)
 
     def end(self, operation: int) -> None:

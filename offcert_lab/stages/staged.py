@@ -12,7 +12,7 @@ from torch import fx
 
 from offcert.core.errors import InputError, PlanError
 from offcert.runtime.torch_private import queue_callback
-from offcert.runtime.watch.entries import Entry, Handle, is_plain
+from offcert.runtime.watch.entries import Handle, StorageEntry, is_plain
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.runtime.workloads.workload import loss_function
 from offcert_lab.stages.linearise import Stage, StageChain
@@ -131,13 +131,15 @@ class SavedTensors:
 
     def __init__(self, tracker: LiveBytes) -> None:
         self._tracker = tracker
-        self.on_save: Callable[[Entry, torch.Tensor], None] | None = None
-        self.on_unpack: Callable[[Entry], None] | None = None
-        self._by_key: weakref.WeakValueDictionary[Key, Entry] = weakref.WeakValueDictionary()
-        self._by_address: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()
+        self.on_save: Callable[[StorageEntry, torch.Tensor], None] | None = None
+        self.on_unpack: Callable[[StorageEntry], None] | None = None
+        self._by_key: weakref.WeakValueDictionary[Key, StorageEntry] = weakref.WeakValueDictionary()
+        self._by_address: weakref.WeakValueDictionary[int, StorageEntry] = (
+            weakref.WeakValueDictionary()
+        )
         self._counts: dict[int, int] = {}
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[StorageEntry]:
         """Iterate over the entries that are alive."""
         return iter(list(self._by_key.values()))
 
@@ -161,7 +163,7 @@ class SavedTensors:
             operation = self._tracker.now
             ordinal = self._counts.get(operation, 0)
             self._counts[operation] = ordinal + 1
-            entry = Entry((operation, ordinal), storage.nbytes())
+            entry = StorageEntry((operation, ordinal), storage.nbytes())
             self._by_key[entry.key] = entry
             self._by_address[storage._cdata] = entry
             if self.on_save is not None:
