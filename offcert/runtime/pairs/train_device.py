@@ -87,7 +87,7 @@ class HostedSteps:
         self.host = host
         self._sizes: dict[Kind, tuple[int, ...]] = dict.fromkeys(Kind, ())
         self._coming = {kind: iter(self._sizes[kind]) for kind in Kind}
-        self.device = SimulatedDevice.of(
+        self.device = SimulatedDevice(
             platform, policy=Policy.IDEAL, host=host, size_of=self._size_of
         )
 
@@ -277,7 +277,7 @@ def train_device(
     cpu = torch.device("cpu")
     if asked != DeviceKind.SIMULATED:
         return TrainDevice(DeviceKind.CPU, None, cpu)
-    simulated = SimulatedDevice.of(
+    simulated = SimulatedDevice(
         problem.platform,
         # Otherwise nobody tells it which memory operators take.
         memory=problem.platform.memory if count else None,

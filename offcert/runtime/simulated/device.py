@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -41,6 +40,8 @@ from offcert.runtime.simulated.streams import (
 from offcert.runtime.watch.tracker import LiveBytes
 
 _STREAMS = ("compute", "out", "back", "to a file", "from a file")
+# The platform of a device of which nobody says more. Arbitrary.
+_UNIT = Platform(0, Fraction(1), Link.DUPLEX)
 # The number of the stream that computes. By definition.
 _COMPUTE = 0
 
@@ -50,10 +51,10 @@ class SimulatedDevice:
 
     Parameters
     ----------
-    rate_out, rate_back : Fraction
-        Bytes per nanosecond to the host, and from it.
-    link : Link or str
-        ``"simplex"``: one copy at a time, in the order in which they are handed over.
+    platform : Platform, optional
+        The rates per nanosecond, and the link; on a simplex one copies are made one at a time, in
+        the order in which they are handed over. By default a byte each way, duplex. Its memory is
+        left out: what a problem counts is not all that a device holds.
     memory : int, optional
         Bytes of the device that may be reserved; by default any number.
     policy : Policy or str
@@ -74,8 +75,6 @@ class SimulatedDevice:
         Raise races where the device is synchronised.
     host : HostClock, optional
         How long the host works, such as a `RealHost`; by default it takes no time.
-    busy_out, busy_back : Fraction, optional
-        Bytes per nanosecond while the other direction runs, too, on a duplex link.
     size_of : callable, optional
         The bytes that a transfer takes as long as, given its direction and the bytes that it moves;
         by default these.
@@ -95,10 +94,8 @@ class SimulatedDevice:
 
     def __init__(
         self,
+        platform: Platform = _UNIT,
         *,
-        rate_out: Fraction,
-        rate_back: Fraction,
-        link: Link | str = Link.DUPLEX,
         memory: int | None = None,
         policy: Policy | str = Policy.CACHING,
         granularity: int = 512,
@@ -108,13 +105,9 @@ class SimulatedDevice:
         adversary: Adversary = late,
         strict: bool = False,
         host: HostClock | None = None,
-        busy_out: Fraction | None = None,
-        busy_back: Fraction | None = None,
         size_of: Callable[[Kind, int], int] | None = None,
     ) -> None:
-        # The platform knows how long a transfer takes, and refuses what is no rate.
-        self._platform = Platform(0, rate_out, Link(link), rate_back, 1, busy_out, busy_back)
-        self.name = name
+        self._platform, self.name = platform, name
         self.tensors = torch.device("cpu")
         self.races: list[DataRace] = []
         self._strict = strict
@@ -140,21 +133,6 @@ class SimulatedDevice:
         self._arenas: set[SimulatedArena] = set()
         self._ledger = Ledger(allocator(Policy(policy), memory, name, granularity))
         self._storages = Storages(len(_STREAMS), self._died)
-
-    @classmethod
-    def of(cls, platform: Platform, **options: Any) -> SimulatedDevice:
-        """Return a device with the rates and the link of a platform.
-
-        Its memory is left out: what a problem counts is not all that a device holds.
-        """
-        return cls(
-            rate_out=platform.rate(Kind.OFFLOAD),
-            rate_back=platform.rate(Kind.PREFETCH),
-            link=platform.link,
-            busy_out=platform.rate(Kind.OFFLOAD, busy=True) if platform.slows else None,
-            busy_back=platform.rate(Kind.PREFETCH, busy=True) if platform.slows else None,
-            **options,
-        )
 
     @property
     def compute(self) -> ComputeStream:

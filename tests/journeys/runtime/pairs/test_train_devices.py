@@ -1,6 +1,7 @@
 """Training by a plan on devices: simulated streams, the CPU's clock, the host's memory."""
 
 import copy
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -147,9 +148,11 @@ def test_what_came_late_and_what_was_not_waited_for_is_in_the_errors(problem, mo
 
 def test_a_device_of_ones_own(problem):
     slow = SimulatedDevice(
-        rate_out=problem.platform.rate(Kind.OFFLOAD) / 1000,
-        rate_back=problem.platform.rate(Kind.PREFETCH),
-        link=problem.platform.link,
+        replace(
+            problem.platform,
+            bandwidth=problem.platform.rate(Kind.OFFLOAD) / 1000,
+            prefetch_bandwidth=problem.platform.rate(Kind.PREFETCH),
+        ),
         policy=Policy.IDEAL,
         name="slow",
     )
@@ -238,7 +241,7 @@ def test_host_memory_refuses_or_spills(problem, device, tmp_path):
 
 
 def test_what_has_no_room_in_a_spilled_arena_goes_to_a_file_too():
-    device = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1))
+    device = SimulatedDevice()
     layout = HostLayout(PlacementProblem("", []), Placement([]), ())
     layout.__dict__["offsets"] = {"a": 0, "b": 0}
     layout.__dict__["overlapping"] = dict.fromkeys("ab", ("a", "b"))
