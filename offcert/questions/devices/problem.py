@@ -5,7 +5,7 @@ Its files have the format ``offcert-devices-problem``, version 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -151,7 +151,7 @@ class DevicesProblem:
         The step of one device, its memory, and the link; with atomic transfers.
     devices : int
         At least 1; one device has nothing to exchange.
-    gradients : iterable of Gradient
+    gradients : sequence of Gradient
         At least one.
     accumulation : Accumulation
         Who adds up.
@@ -165,25 +165,11 @@ class DevicesProblem:
     name: str
     step: Problem
     devices: int
-    gradients: tuple[Gradient, ...]
+    gradients: Sequence[Gradient]
     accumulation: Accumulation
 
-    def __init__(
-        self,
-        name: str,
-        step: Problem,
-        devices: int,
-        gradients: Iterable[Gradient],
-        accumulation: Accumulation,
-    ) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "step", step)
-        object.__setattr__(self, "devices", devices)
-        object.__setattr__(self, "gradients", tuple(gradients))
-        object.__setattr__(self, "accumulation", accumulation)
-        self._validate()
-
-    def _validate(self) -> None:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gradients", tuple(self.gradients))
         if not isinstance(self.name, str):
             raise InputError(f"name must be a string, not {short_repr(self.name)}")
         step = self.step
@@ -243,11 +229,11 @@ class DevicesProblem:
 
     def with_devices(self, devices: int) -> DevicesProblem:
         """Return the same step on another number of devices, each with as much to do as before."""
-        return replace_problem(self, devices=devices)
+        return replace(self, devices=devices)
 
     def with_accumulation(self, accumulation: Accumulation) -> DevicesProblem:
         """Return the same step with another way to add up."""
-        return replace_problem(self, accumulation=accumulation)
+        return replace(self, accumulation=accumulation)
 
     @cached_property
     def jobs(self) -> tuple[Job, ...]:
@@ -280,11 +266,6 @@ class DevicesProblem:
         if direction is None:
             return self.accumulation.ticks(size)
         return self.step.platform.transfer_time(size, direction)
-
-
-def replace_problem(problem: DevicesProblem, **changes: object) -> DevicesProblem:
-    """Return a problem with some fields changed."""
-    return replace(problem, **changes)  # type: ignore[arg-type]
 
 
 DEVICES_FORMAT = "offcert-devices-problem"

@@ -76,11 +76,13 @@ def random_step(seed: int) -> SplitProblem:
 def optimum(step: SplitProblem) -> int | None:
     """Return the least ticks of a step, by enumeration of splits and choices."""
     best: int | None = None
-    for index, split in enumerate(step.splits):
+    for split in step.splits:
         total: int | None = 0
-        for number, each in enumerate(split.rounds):
+        for each in split.rounds:
             rows = [range(len(row)) for _, row in each.menu.offers]
-            values = (brute_force(step.problem(index, number, choice)) for choice in product(*rows))
+            values = (
+                brute_force(step.scheduling(each.chosen(choice))) for choice in product(*rows)
+            )
             least = min((value for value in values if value is not None), default=None)
             total = None if total is None or least is None else total + each.count * least
         if total is not None and (best is None or total < best):
