@@ -183,7 +183,7 @@ class Compiling:
             return asked
         self.asked.add(asked)
         if self._process is None:
-            self._process = _process()
+            self._process = compiling_process(beside=True)
             threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
@@ -209,13 +209,17 @@ class Compiling:
                 self._process.stdin.close()
 
 
-def _process() -> subprocess.Popen[str]:
-    """Start a process that goes on where this one, or its terminal, ends."""
+def compiling_process(beside: bool) -> subprocess.Popen[str]:
+    """Start a process that compiles what it is told, a line each; not a fork: we may have threads.
+
+    Run `beside` this one, it says nothing of its errors, and goes on where this one, or its
+    terminal, ends.
+    """
     return subprocess.Popen(
         [sys.executable, "-m", "offcert.certification.compile"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if beside else subprocess.PIPE,
         text=True,
-        start_new_session=True,
+        start_new_session=beside,
     )

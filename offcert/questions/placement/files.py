@@ -19,7 +19,6 @@ from offcert.core.documents import (
     require_format,
     show,
     write_atomically,
-    write_json,
 )
 from offcert.core.errors import InputError
 from offcert.core.forms import TEXT, Integer, Object, OrNull, Record
@@ -82,11 +81,6 @@ def read_placement_problem(path: str | Path) -> PlacementProblem:
     if is_table(path):
         return read_placement_csv(path)[0]
     return read_document(path, placement_problem_from_json)
-
-
-def write_placement_problem(path: str | Path, problem: PlacementProblem) -> None:
-    """Write a placement problem to a file, through a temporary one."""
-    write_json(path, placement_problem_to_json(problem))
 
 
 def is_table(path: str | Path) -> bool:
