@@ -29,7 +29,7 @@ from offcert.questions.schedule.problem import Problem
 
 
 @dataclass(frozen=True)
-class Group:
+class KernelGroup:
     """Kernels that one process compiles: those that share inner kernels stand together."""
 
     seconds: int  # Of one core that compiling them takes, about
@@ -41,13 +41,13 @@ class Group:
 _LABELS = "offcert.formulations.labels"
 _SEARCHES = "offcert.heuristics"
 # In the order in which they are compiled.
-GROUPS: dict[str, Group] = {
-    "outward search": Group(10, (f"{_LABELS}.outward",)),
-    "pivot program": Group(12, ("offcert.formulations.",)),
-    "verification": Group(8, ("offcert.verification.",)),
-    "annealing": Group(8, (f"{_SEARCHES}.",)),
-    "matched heads and tails": Group(6, (f"{_LABELS}.ends",)),
-    "plans": Group(
+GROUPS: dict[str, KernelGroup] = {
+    "outward search": KernelGroup(10, (f"{_LABELS}.outward",)),
+    "pivot program": KernelGroup(12, ("offcert.formulations.",)),
+    "verification": KernelGroup(8, ("offcert.verification.",)),
+    "annealing": KernelGroup(8, (f"{_SEARCHES}.",)),
+    "matched heads and tails": KernelGroup(6, (f"{_LABELS}.ends",)),
+    "plans": KernelGroup(
         14,
         (
             "",
@@ -56,11 +56,11 @@ GROUPS: dict[str, Group] = {
             f"{_SEARCHES}.orders.ordered",
         ),
     ),
-    "recomputation": Group(
+    "recomputation": KernelGroup(
         5, (f"{_SEARCHES}.checkpoint.persistent", f"{_SEARCHES}.rematerialisation.")
     ),
-    "joint search": Group(14, (f"{_SEARCHES}.joint.",)),
-    "addresses": Group(5, ("offcert.formulations.placement.", f"{_SEARCHES}.placement.")),
+    "joint search": KernelGroup(14, (f"{_SEARCHES}.joint.",)),
+    "addresses": KernelGroup(5, ("offcert.formulations.placement.", f"{_SEARCHES}.placement.")),
 }
 
 

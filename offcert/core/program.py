@@ -91,7 +91,7 @@ class Program:
         InputError
             If a segment holds what cannot run again.
         """
-        return Unrolling(network, self).strategy()
+        return BackwardUnrolling(network, self).strategy()
 
     def to_json(self) -> dict[str, Any]:
         """Return the program as a JSON value."""
@@ -122,7 +122,7 @@ def _require_order(segments: tuple[Segment, ...], first: int, last: int | None, 
         first = segment.last + 1
 
 
-class Unrolling:
+class BackwardUnrolling:
     """Unrolling of a backward pass: segments run again when their results are needed."""
 
     def __init__(self, network: Network, program: Program) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 
 from offcert.core.documents import (
     Fields,
+    naming,
     read_document,
+    read_text,
     require_format,
     show,
     write_atomically,
@@ -95,16 +97,9 @@ def read_placement_csv(
 
     The table does not say the capacity of the pool.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} holds text that is no Unicode: {error.reason}") from None
-    try:
+    text = read_text(path, "utf-8-sig")
+    with naming(path):
         return _from_rows(Path(path).stem, table_rows(text), capacity)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _from_rows(

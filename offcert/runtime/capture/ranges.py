@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from offcert.core.carried.ranges import Line, Range, Ranges, Row
+from offcert.core.carried.ranges import Line, Range, Ranges, SequentialCall
 from offcert.runtime.watch.events import ENTER, LEAVE, Event
 from offcert.runtime.watch.hooks import is_compiled
 
@@ -103,7 +103,7 @@ class _Finder:
         """Return the operations between two moments; the last is before the first if none is."""
         return bisect_left(self.ticks, begun), bisect_left(self.ticks, ended) - 1
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[SequentialCall]:
         containers = {
             path: module
             for path, module in self.modules.items()
@@ -119,7 +119,9 @@ class _Finder:
             if row is not None:
                 yield row
 
-    def _row(self, event: Event, container: nn.Sequential, span: tuple[int, int]) -> Row | None:
+    def _row(
+        self, event: Event, container: nn.Sequential, span: tuple[int, int]
+    ) -> SequentialCall | None:
         above = f"{event.path}." if event.path else ""
         children = [(name, above + name) for name in container._modules]
         if not all(path in self.modules for _, path in children):
@@ -143,7 +145,7 @@ class _Finder:
                 last.append(end)
         if not names:
             return None
-        return Row(event.path, event.call, tuple(names), tuple(first), tuple(last))
+        return SequentialCall(event.path, event.call, tuple(names), tuple(first), tuple(last))
 
 
 def _root_spans(moments: Sequence[Moment]) -> list[tuple[Event, tuple[int, int]]]:

@@ -92,7 +92,7 @@ def test_no_table_is_no_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_placement_csv(tmp_path / "none.csv")
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="no Unicode"):
+    with pytest.raises(InputError, match="it is not UTF-8 text"):
         read_placement_csv(tmp_path / "binary.csv")
 
 

@@ -21,7 +21,11 @@ from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.any_certificate import Notes, Settings
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.split_certificate import Division, SplitCertificate, split_certificate_from_json
+from offcert.proofs.split_certificate import (
+    CaseDivision,
+    SplitCertificate,
+    split_certificate_from_json,
+)
 from offcert.questions.split.menu import Alternative, Menu
 from offcert.questions.split.problem import (
     Round,
@@ -125,7 +129,7 @@ def test_some_cases_had_to_be_divided() -> None:
     divided = 0
     for seed in range(SEEDS):
         found = certify_split(random_step(seed), time_limit=10, workers=1)
-        divided += sum(isinstance(case, Division) for row in found.cases for case in row)
+        divided += sum(isinstance(case, CaseDivision) for row in found.cases for case in row)
     assert divided > 2
 
 
@@ -143,7 +147,7 @@ def divided_certificate() -> dict[str, Any]:
     for seed in range(SEEDS):
         found = certify_split(random_step(seed), time_limit=10, workers=1)
         cases = [case for row in found.cases for case in row]
-        if found.objective and any(isinstance(case, Division) for case in cases):
+        if found.objective and any(isinstance(case, CaseDivision) for case in cases):
             return document_of(found)
     raise AssertionError
 
