@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.core.documents import Fields, read_json, require_format, show, write_text
+from offcert.core.documents import Fields, naming, read_json, require_format, show, write_text
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, meant
 from offcert.core.notebook import Shown, html
@@ -242,15 +242,13 @@ class Library:
         family = self._families.get(path.stem)
         if family is None:
             document = read_json(path)
-            try:
+            with naming(path):
                 # Others are not made, which takes longer than to read them.
                 if not fnmatchcase(Fields(document).get("group", str), group):
                     return None
                 family = family_from_json(document)
                 if family.name != path.stem:
                     raise InputError(f"family must be the file's name, not {show(family.name)}")
-            except InputError as error:
-                raise InputError(f"{path}: {error}") from None
             self._families[path.stem] = family
         return family if fnmatchcase(family.group, group) else None
 

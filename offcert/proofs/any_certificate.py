@@ -17,6 +17,7 @@ from offcert.core.documents import (
     Fields,
     canonical_digest,
     rational_text,
+    read_document,
     require_format,
     write_json,
 )
@@ -148,7 +149,7 @@ def exact_gap(objective: int | None, lower_bound: int) -> str | None:
     return rational_text(Fraction(objective - lower_bound, max(objective, 1)))
 
 
-class Named(Protocol):
+class NamedProblem(Protocol):
     """A problem of whatever kind."""
 
     @property
@@ -156,7 +157,7 @@ class Named(Protocol):
         """For people."""
 
 
-P = TypeVar("P", bound=Named)
+P = TypeVar("P", bound=NamedProblem)
 
 
 @dataclass(frozen=True, repr=False)
@@ -286,6 +287,17 @@ class AnyCertificate(ABC, Generic[P]):
                 fields.integer(name)
         fields.get("gap", (str, type(None)))
         return cls(problem=problem, settings=settings, notes=notes, versions=versions, **answer)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Return the certificate in a file, without verifying what it claims.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read or is no certificate of this kind.
+        """
+        return read_document(path, cls.from_json)
 
     def write(self, path: str | Path) -> None:
         """Write the certificate to a file, through a temporary one."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import Fields, read_document
+from offcert.core.documents import Fields
 from offcert.core.forms import TEXT, Integer, Object, OrNull, Record, member
 from offcert.core.messages import cut
 from offcert.core.network_json import EXECUTION
@@ -169,15 +168,5 @@ class Certificate(AnyCertificate[Problem]):
         return {"result": result, "placement": placement, "robust": robust_from_fields(fields)}
 
 
-def read_certificate(path: str | Path) -> Certificate:
-    """Return the certificate in a file, without verifying what it claims.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no certificate.
-    """
-    return read_document(path, Certificate.from_json)
-
-
+read_certificate = Certificate.read
 certificate_from_json = Certificate.from_json

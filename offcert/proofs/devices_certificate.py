@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.core.documents import Fields, parse_rational, rational_text, read_document, show
+from offcert.core.documents import Fields, naming, parse_rational, rational_text, show
 from offcert.core.errors import InputError
 from offcert.core.forms import Form, Integer, Member, OrNull, formed, member
 from offcert.core.later import Later
@@ -23,7 +22,7 @@ from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.proofs.questions import DEVICES
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
-from offcert.questions.devices.problem import DevicesProblem, Job, JobKind
+from offcert.questions.devices.problem import DevicesProblem, GradientJob, JobKind
 from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
 from offcert.questions.schedule.schedule import Schedule
 
@@ -216,25 +215,15 @@ class DevicesCertificate(AnyCertificate[DevicesProblem], Bounded):
         }
 
 
-def read_devices_certificate(path: str | Path) -> DevicesCertificate:
-    """Return the certificate in a file, without verifying what it claims.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no certificate for several devices.
-    """
-    return read_document(path, DevicesCertificate.from_json)
+read_devices_certificate = DevicesCertificate.read
 
 
 def _schedule_from_json(value: Any, problem: DevicesProblem) -> DevicesSchedule:
     fields = Fields(value, "schedule")
     steps = []
     for index, step in enumerate(fields.get("steps", list)):
-        try:
+        with naming(f"schedule.steps[{index}]"):
             found = schedule_from_json(step, problem.step.trace)
-        except InputError as error:
-            raise InputError(f"schedule.steps[{index}]: {error}") from None
         if not isinstance(found, Schedule):
             raise InputError(f"schedule.steps[{index}] has pieces, and transfers are atomic")
         steps.append(found)
@@ -243,7 +232,7 @@ def _schedule_from_json(value: Any, problem: DevicesProblem) -> DevicesSchedule:
     jobs = []
     for item in fields.each("jobs"):
         kind = member(JobKind, item.get("kind", str), item.path("kind"))
-        job = Job(kind, item.integer("gradient", 0), item.integer("device", 0))
+        job = GradientJob(kind, item.integer("gradient", 0), item.integer("device", 0))
         jobs.append(TimedJob(job, item.integer("start"), item.integer("end")))
         item.finish()
     fields.finish()

@@ -6,10 +6,9 @@ The registry of bounds on pools is here, too: proved, or somebody's word.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.core.documents import Fields, read_document
+from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.core.forms import Integer, OrNull, integers, member
 from offcert.core.later import Later
@@ -117,17 +116,7 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
         return certificate
 
 
-def read_placement(path: str | Path) -> PlacementCertificate:
-    """Return the placement document in a file, without verifying what it claims.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no such document.
-    """
-    return read_document(path, PlacementCertificate.from_json)
-
-
+read_placement = PlacementCertificate.read
 placement_from_json = PlacementCertificate.from_json
 
 

@@ -54,8 +54,6 @@ class Provable:
     # Whether verification searches, which may take long; a part of what a search establishes is
     # established, too.
     searched: bool = False
-    # Solvers whose word the bound is where a proof takes too long, if there are any.
-    families: tuple[str, ...] = ()
 
     evidence = Evidence.PROVED
 

@@ -182,5 +182,5 @@ def _formulation(bound: Bound, kinds: Kinds) -> str:
 
 def _can_attest(bound: Bound, kinds: Kinds) -> bool:
     kind = kinds(bound.method)
-    attestable = kind is not None and solver_of(bound) in kind.families
+    attestable = isinstance(kind, Claimable) and solver_of(bound) in kind.families
     return attestable and bound.evidence is not Evidence.PROVED

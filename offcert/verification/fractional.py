@@ -150,7 +150,7 @@ def _alone(problem: Problem, begin: int, end: int) -> Problem:
 
 
 def with_returned_apart(problem: Problem) -> tuple[Problem, int]:
-    """Return the problem in which tensors with forced returns are two each, and the ticks cut out.
+    """Return the problem with each forced return cut out of its tensor, and the ticks cut out.
 
     Take the last pause of a tensor that has several, and the last operation of that pause, *the
     strait*. If all other tensors that may be absent there are not enough, this one is away in every
@@ -229,7 +229,7 @@ def large_tensors(
 def large_tensors_returns(
     problem: Problem, value: int, proof: LargeTensors, allowance: Allowance
 ) -> str | None:
-    """Return None if this is the same on what is left without forced returns, or the fault."""
+    """Return None if this is that optimum once forced returns are cut out, or the fault."""
     rest, ticks = with_returned_apart(problem)
     return _with_large(rest, value, proof.smallest, ticks)
 

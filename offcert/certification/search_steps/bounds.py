@@ -73,7 +73,7 @@ def _climb_large(search: Search) -> None:
 
 
 def climb_returns(search: Search) -> None:
-    """Add the same bound with the time of forced returns cut out, where there are any."""
+    """Add the fractional bound with the time of forced returns cut out, where there are any."""
     try:
         rest, ticks = without_forced_returns(search.problem)
     except MethodError:

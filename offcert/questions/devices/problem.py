@@ -5,7 +5,7 @@ Its files have the format ``offcert-devices-problem``, version 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -24,7 +24,7 @@ from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 
 
-class Place(StrEnum):
+class AdditionPlace(StrEnum):
     """Where gradients are added up, and with it when.
 
     ``HOST``: by the host, during the step (moDNN, §6.2). ``DEVICE``: by the first device, after all
@@ -41,7 +41,7 @@ class Accumulation:
 
     Parameters
     ----------
-    place : Place or str
+    place : AdditionPlace or str
         Where.
     rate : Fraction
         Bytes of gradient per tick that one core of the host (or the first device) adds to the
@@ -55,21 +55,21 @@ class Accumulation:
         If a value is out of its range.
     """
 
-    place: Place
+    place: AdditionPlace
     rate: Fraction
     cores: int = 1
 
     def __post_init__(self) -> None:
-        if self.place not in tuple(Place):
+        if self.place not in tuple(AdditionPlace):
             raise InputError(f'place must be "host" or "device", not {short_repr(self.place)}')
-        object.__setattr__(self, "place", Place(self.place))
+        object.__setattr__(self, "place", AdditionPlace(self.place))
         if not isinstance(self.rate, int | Fraction) or isinstance(self.rate, bool):
             raise InputError(f"rate must be a rational, not {short_repr(self.rate)}")
         if self.rate <= 0:
             raise InputError(f"rate must be more than 0, not {cut(str(self.rate))}")
         object.__setattr__(self, "rate", Fraction(self.rate))
         require_integer(self.cores, "cores", 1)
-        if self.place is Place.DEVICE and self.cores != 1:
+        if self.place is AdditionPlace.DEVICE and self.cores != 1:
             raise InputError(f"cores must be 1 on a device, not {self.cores}")
 
     def ticks(self, size: int) -> int:
@@ -123,7 +123,7 @@ class JobKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class GradientJob:
     """One transfer or addition of one gradient."""
 
     kind: JobKind
@@ -151,7 +151,7 @@ class DevicesProblem:
         The step of one device, its memory, and the link; with atomic transfers.
     devices : int
         At least 1; one device has nothing to exchange.
-    gradients : iterable of Gradient
+    gradients : sequence of Gradient
         At least one.
     accumulation : Accumulation
         Who adds up.
@@ -165,25 +165,11 @@ class DevicesProblem:
     name: str
     step: Problem
     devices: int
-    gradients: tuple[Gradient, ...]
+    gradients: Sequence[Gradient]
     accumulation: Accumulation
 
-    def __init__(
-        self,
-        name: str,
-        step: Problem,
-        devices: int,
-        gradients: Iterable[Gradient],
-        accumulation: Accumulation,
-    ) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "step", step)
-        object.__setattr__(self, "devices", devices)
-        object.__setattr__(self, "gradients", tuple(gradients))
-        object.__setattr__(self, "accumulation", accumulation)
-        self._validate()
-
-    def _validate(self) -> None:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gradients", tuple(self.gradients))
         if not isinstance(self.name, str):
             raise InputError(f"name must be a string, not {short_repr(self.name)}")
         step = self.step
@@ -243,48 +229,45 @@ class DevicesProblem:
 
     def with_devices(self, devices: int) -> DevicesProblem:
         """Return the same step on another number of devices, each with as much to do as before."""
-        return replace_problem(self, devices=devices)
+        return replace(self, devices=devices)
 
     def with_accumulation(self, accumulation: Accumulation) -> DevicesProblem:
         """Return the same step with another way to add up."""
-        return replace_problem(self, accumulation=accumulation)
+        return replace(self, accumulation=accumulation)
 
     @cached_property
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[GradientJob, ...]:
         """All jobs, by gradient."""
         return tuple(
             job for gradient in range(len(self.gradients)) for job in self.jobs_of(gradient)
         )
 
-    def jobs_of(self, gradient: int) -> tuple[Job, ...]:
+    def jobs_of(self, gradient: int) -> tuple[GradientJob, ...]:
         """Return the jobs of one gradient in an order in which they could be done."""
         count = self.devices
         if count == 1:
             return ()
-        if self.accumulation.place is Place.HOST:
+        if self.accumulation.place is AdditionPlace.HOST:
             kinds = (JobKind.SEND, JobKind.ADD, JobKind.RETURN)
-            return tuple(Job(kind, gradient, device) for kind in kinds for device in range(count))
+            return tuple(
+                GradientJob(kind, gradient, device) for kind in kinds for device in range(count)
+            )
         others = range(1, count)
         return (
-            *(Job(JobKind.SEND, gradient, device) for device in others),
-            *(Job(JobKind.FORWARD, gradient, device) for device in others),
-            *(Job(JobKind.ADD, gradient, device) for device in range(count)),
-            Job(JobKind.COLLECT, gradient, 0),
-            *(Job(JobKind.RETURN, gradient, device) for device in others),
+            *(GradientJob(JobKind.SEND, gradient, device) for device in others),
+            *(GradientJob(JobKind.FORWARD, gradient, device) for device in others),
+            *(GradientJob(JobKind.ADD, gradient, device) for device in range(count)),
+            GradientJob(JobKind.COLLECT, gradient, 0),
+            *(GradientJob(JobKind.RETURN, gradient, device) for device in others),
         )
 
-    def ticks(self, job: Job) -> int:
+    def ticks(self, job: GradientJob) -> int:
         """Return the ticks that a job takes."""
         size = self.gradients[job.gradient].size
         direction = job.kind.direction
         if direction is None:
             return self.accumulation.ticks(size)
         return self.step.platform.transfer_time(size, direction)
-
-
-def replace_problem(problem: DevicesProblem, **changes: object) -> DevicesProblem:
-    """Return a problem with some fields changed."""
-    return replace(problem, **changes)  # type: ignore[arg-type]
 
 
 DEVICES_FORMAT = "offcert-devices-problem"
@@ -300,7 +283,7 @@ _REST: Record[Any] = Record(
         Object(Record(Gradient, name=TEXT, size=Integer(1), ready=Integer(0), last_use=Integer(0)))
     ),
     accumulation=Object(
-        Record(Accumulation, place=Member(Place), rate=Rational(), cores=Integer(1))
+        Record(Accumulation, place=Member(AdditionPlace), rate=Rational(), cores=Integer(1))
     ),
 )
 

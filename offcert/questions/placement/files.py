@@ -15,11 +15,12 @@ from typing import Any
 
 from offcert.core.documents import (
     Fields,
+    naming,
     read_document,
+    read_text,
     require_format,
     show,
     write_atomically,
-    write_json,
 )
 from offcert.core.errors import InputError
 from offcert.core.forms import TEXT, Integer, Object, OrNull, Record
@@ -84,11 +85,6 @@ def read_placement_problem(path: str | Path) -> PlacementProblem:
     return read_document(path, placement_problem_from_json)
 
 
-def write_placement_problem(path: str | Path, problem: PlacementProblem) -> None:
-    """Write a placement problem to a file, through a temporary one."""
-    write_json(path, placement_problem_to_json(problem))
-
-
 def is_table(path: str | Path) -> bool:
     """Whether a file's name says that it is a table."""
     return Path(path).suffix.lower() == ".csv"
@@ -101,16 +97,9 @@ def read_placement_csv(
 
     The table does not say the capacity of the pool.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} holds text that is no Unicode: {error.reason}") from None
-    try:
+    text = read_text(path, "utf-8-sig")
+    with naming(path):
         return _from_rows(Path(path).stem, table_rows(text), capacity)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _from_rows(

@@ -133,9 +133,10 @@ class SplitProblem:
                 f"all splits must be of the same batch, not of {batches[0]} and {batches[1]}"
             )
         for split, row in enumerate(self.splits):
+            # Problems of scheduling refuse what does not go together.
             total = sum(
-                each.count * self.problem(split, number).trace.compute_time
-                for number, each in enumerate(row.rounds)
+                each.count * self.scheduling(each.relaxed(self.platform.memory)).trace.compute_time
+                for each in row.rounds
             )
             if total >= LARGEST_TOTAL:
                 raise InputError(f"splits[{split}] takes 2**61 ticks or more")
@@ -145,24 +146,9 @@ class SplitProblem:
         """Images in the batch."""
         return self.splits[0].batch
 
-    def problem(self, split: int, number: int, choice: Sequence[int] | None = None) -> Problem:
-        """Return the problem of scheduling a round.
-
-        Parameters
-        ----------
-        split : int
-            Index of the split.
-        number : int
-            Index of the round in it.
-        choice : sequence of int, optional
-            From the round's menu; by default the relaxation of all choices, of which only bounds
-            are of use.
-        """
-        chosen = self.splits[split].rounds[number]
-        memory = self.platform.memory
-        trace = chosen.relaxed(memory) if choice is None else chosen.chosen(choice)
-        name = f"{self.name}, {chosen.images} images"
-        return Problem(name, trace, self.platform, self.transfers, self.units)
+    def scheduling(self, trace: Trace) -> Problem:
+        """Return the problem of scheduling the trace of a round."""
+        return Problem(self.name, trace, self.platform, self.transfers, self.units)
 
     def with_memory(self, memory: int) -> SplitProblem:
         """Return the same problem with another memory limit."""
