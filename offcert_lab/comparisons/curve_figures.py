@@ -67,24 +67,16 @@ _INFEASIBLE = "infeasible"
 Corner = tuple[float, float]
 
 
-def save_curves(curves: Curves, path: str | Path) -> None:
-    """Draw one problem into an SVG or PNG file; the same curves give the same SVG, byte by byte.
-
-    Raises
-    ------
-    InputError
-        If the file name ends in neither ``.svg`` nor ``.png``, or it cannot be written.
-    """
-    save_grid([curves], path)
-
-
 def save_grid(panels: Sequence[Curves], path: str | Path) -> None:
-    """Draw several problems into one file, a panel each, with one legend below.
+    """Draw problems into an SVG or PNG file, a panel each, with one legend below.
+
+    The same curves give the same SVG, byte by byte.
 
     Raises
     ------
     InputError
-        As for `save_curves`, and if there are no panels or more than can be read.
+        If the file name ends in neither ``.svg`` nor ``.png``, or it cannot be written, and if
+        there are no panels or more than can be read.
     """
     require_picture(path)
     save(grid_svg(panels), path)
