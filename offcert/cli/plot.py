@@ -50,7 +50,7 @@ def add(commands: Commands) -> None:
         required=True,
         metavar="PICTURE",
         help="file for the picture; its ending, .svg or .png, says which kind; .pickle: a memory "
-        "snapshot of the plan, or of training, which pytorch.org/memory_viz opens",
+        "snapshot of the plan, which pytorch.org/memory_viz opens",
     )
 
 
@@ -106,7 +106,6 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
 def _save_training(path: Path, document: object, options: argparse.Namespace) -> None:
     from offcert.core.errors import InputError
     from offcert.questions.schedule.training_files import training_from_json
-    from offcert.report.memory_viz import save_training_snapshot
     from offcert.report.training_figure import save_training
 
     if options.addresses:
@@ -115,10 +114,7 @@ def _save_training(path: Path, document: object, options: argparse.Namespace) ->
         record = training_from_json(document)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    if options.output.lower().endswith(".pickle"):
-        save_training_snapshot(record, options.output)
-    else:
-        save_training(record, options.output)
+    save_training(record, options.output)
 
 
 def _save_curves(folders: Sequence[Path], target: Path) -> None:

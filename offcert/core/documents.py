@@ -231,11 +231,6 @@ class Fields:
             for index, value in enumerate(values)
         )
 
-    def integer_lists(self, name: str, minimum: int | None = None) -> tuple[tuple[int, ...], ...]:
-        """Return a field that is a list of lists of integers of at least `minimum`."""
-        lists = self.items(name)
-        return tuple(lists.integers(each, minimum) for each in lists)
-
     def items(self, name: str) -> Items:
         """Return the values in a field that is a list as fields of their own."""
         return Items(self.get(name, list), self, name)

@@ -224,8 +224,6 @@ class Unrolling:
         """Return the values that a backward computation reads and a segment's computations saved.
 
         A value that another computation reads as well is saved by that one, too, and stays.
-
-        What another computation reads as well is saved by that one, too, and stays.
         """
         computation = self.network.computations[backward]
         if self._guesses(computation):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform as machine
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
@@ -21,7 +21,19 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.errors import InputError
-from offcert.core.forms import FLAG, NUMBER, OBJECT, TEXT, Absent, Integer, Member, Record, Table
+from offcert.core.forms import (
+    FLAG,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    Absent,
+    Integer,
+    Member,
+    Object,
+    Record,
+    Table,
+)
+from offcert.core.list_forms import Each
 from offcert.core.messages import cut
 from offcert.core.result import Bound, Bounded, Evidence, SolveStatus
 from offcert.proofs.questions import QUESTIONS, Question
@@ -123,14 +135,10 @@ def settings_from_json(value: Any, place: str) -> tuple[Settings, Notes]:
     return Settings(**settings), Notes(**notes)
 
 
-_BOUND = Record(Bound, method=TEXT, value=Integer(0), evidence=Member(Evidence), details=OBJECT)
-# Returns the bound that a JSON object describes.
-bound_from_json = _BOUND.read
-
-
-def bounds_to_json(bounds: Sequence[Bound]) -> list[dict[str, Any]]:
-    """Return bounds as a JSON value."""
-    return list(map(_BOUND.write, bounds))
+BOUND = Object(
+    Record(Bound, method=TEXT, value=Integer(0), evidence=Member(Evidence), details=OBJECT)
+)
+BOUNDS = Each(BOUND)
 
 
 def exact_gap(objective: int | None, lower_bound: int) -> str | None:
@@ -180,14 +188,16 @@ class AnyCertificate(ABC, Generic[P]):
     versions: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
-    @abstractmethod
     def known(self) -> Bounded:
-        """The objective as far as it is known: its value, and bounds on it."""
+        """The objective as far as it is known: the result, or the certificate if it has none."""
+        known: Bounded = getattr(self, "result", self)
+        return known
 
     @property
-    @abstractmethod
     def status(self) -> SolveStatus:
-        """The status of the problem when the method stops."""
+        """The status of the problem when the method stops: by default the result's."""
+        status: SolveStatus = self.known.status  # type: ignore[attr-defined]
+        return status
 
     @property
     def pool(self) -> Any:
@@ -235,7 +245,7 @@ class AnyCertificate(ABC, Generic[P]):
             "objective": known.objective,
             "lower_bound": least,
             "gap": None if least is None else exact_gap(known.objective, least),
-            "bounds": bounds_to_json(known.bounds),
+            "bounds": BOUNDS.write(known.bounds),
             "method": self.method,
             "settings": settings_to_json(self.settings, self.notes),
             "versions": dict(self.versions),

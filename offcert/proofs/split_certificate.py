@@ -20,7 +20,7 @@ from offcert.core.documents import Fields, read_document
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Bounded, SolveStatus
 from offcert.core.units import format_time
-from offcert.proofs.any_certificate import AnyCertificate, bound_from_json, bounds_to_json
+from offcert.proofs.any_certificate import BOUNDS, AnyCertificate
 from offcert.proofs.certificate import Certificate, certificate_from_json
 from offcert.proofs.questions import SPLIT
 from offcert.questions.split.menu import Menu
@@ -84,11 +84,6 @@ class SplitCertificate(AnyCertificate[SplitProblem], Bounded):
     rounds: tuple[RoundAnswer, ...]
     cases: tuple[tuple[Case, ...], ...]
     method: str = field(default=SPLIT.command, kw_only=True)
-
-    @property
-    def known(self) -> Bounded:
-        """The certificate itself: it has no result beside it."""
-        return self
 
     @property
     def objective(self) -> int | None:
@@ -203,7 +198,7 @@ def case_bound(
 
 def case_to_json(case: Case) -> dict[str, Any]:
     """Return a tree of cases as a JSON value."""
-    document: dict[str, Any] = {"bounds": bounds_to_json(case.bounds)}
+    document: dict[str, Any] = {"bounds": BOUNDS.write(case.bounds)}
     if isinstance(case, Leaf):
         return document
     parts = [
@@ -215,7 +210,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
 
 def case_from_json(fields: Fields, menu: Menu) -> Case:
     """Return the tree of cases that a JSON value describes."""
-    bounds = tuple(bound_from_json(item) for item in fields.each("bounds"))
+    bounds = BOUNDS.read(fields, "bounds")
     if not fields.has("operation"):
         fields.finish()
         return Leaf(bounds)

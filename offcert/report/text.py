@@ -20,13 +20,20 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.device_memory import describe_uncounted, uncounted_bytes
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
 from offcert.report.execution import (
-    choices_lines,
+    choices_facts,
     choices_summary,
     reruns_of,
     times_lines,
     within,
 )
-from offcert.report.findings import Text, checked_bounds, known_summary, notes_lines, notes_summary
+from offcert.report.findings import (
+    Text,
+    checked_bounds,
+    claimed_bounds,
+    known_summary,
+    notes_lines,
+    notes_summary,
+)
 from offcert.report.forecasts import behind_host, host_lines, robust_lines, robust_summary
 from offcert.report.placement_text import placed_summary, valid_placement_lines
 from offcert.verification.document import Verification
@@ -175,7 +182,7 @@ def describe_problem(problem: Problem) -> str:
         [
             f"{problem.name}: {len(trace)} operations, {evictable} tensors that may leave",
             *origin_lines(problem),
-            *choices_lines(problem),
+            *(f"  {name:<15}{said}" for name, said in choices_facts(problem)),
             f"  compute time   {format_time(trace.compute_time, units)}",
             f"  least memory   {format_size(problem.least_memory, units)}",
             *least_lines(problem),
@@ -209,10 +216,7 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
         "gap": None if result.objective is None else result.gap,
         "status": str(result.status),
         "runtime": result.runtime,
-        "bounds": [
-            {"method": b.method, "value": b.value, "evidence": str(b.evidence)}
-            for b in result.bounds
-        ],
+        "bounds": claimed_bounds(result.bounds),
         "offloaded": offloaded_names(certificate),
         "memory": certificate.problem.platform.memory,
         **robust_summary(certificate),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-import torch
-
 from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
@@ -14,6 +12,7 @@ from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.watch.signature import Signature
+from offcert.runtime.workloads.standard_step import device_of
 from offcert.training.feedback import (
     tell_of_end,
     tell_of_makeshift,
@@ -24,7 +23,7 @@ from offcert.training.feedback import (
 from offcert.training.growth import Branches, contained, outgrown
 from offcert.training.places import Made, Places, PlanFolder
 from offcert.training.planner import Planner, first_call, opaque_modules, price, without
-from offcert.training.search import Done, Found, Order, at_once
+from offcert.training.search import EndedSearch, Found, Order, at_once
 from offcert.training.study import Times
 from offcert.training.together import Alone, Together
 
@@ -127,7 +126,7 @@ class PlanMaker:
         order = self._order(problem, allowed, number)
         tell_of_search(order, self._follower.step_plans[number] if self._background else None)
         made.search = self._searches.begin(order, apart=self._background)
-        if not self._background or isinstance(made.search, Done):
+        if not self._background or isinstance(made.search, EndedSearch):
             self._look(number)
 
     def _find(self, order: Order) -> Found:
@@ -279,8 +278,7 @@ class PlanMaker:
         for number, made in enumerate(self.places.made):
             if made.times is not None and made.times.complete:
                 times, made.times = made.times, None
-                parameters = self._follower.root.parameters()
-                device = next((each.device for each in parameters), torch.device("cpu"))
+                device = device_of(self._follower.root)
                 made.problem = self._planner.timed(made.problem, times.durations(), device)
                 self._search(number, without(made.problem, self._barred))
             else:

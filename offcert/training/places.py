@@ -14,9 +14,8 @@ from offcert.runtime.follow.counting import host_memory_of
 from offcert.runtime.follow.follower import Follower
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.placed import NOTHING_AGAIN
-from offcert.training.search import Found
+from offcert.training.search import Found, Search
 from offcert.training.study import Times
-from offcert.training.together import Searching
 
 
 class PlanFolder:
@@ -68,7 +67,7 @@ class Made:
     problem: Problem
     certificate: Certificate | None = None
     times: Times | None = None
-    search: Searching | None = None
+    search: Search | None = None
     before: Certificate | None = None
     steps: int = 0
 

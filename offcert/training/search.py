@@ -182,7 +182,33 @@ def _pool(certificate: Certificate, streams: bool) -> int:
     return made.host.pool
 
 
-class SearchProcess:
+class Search:
+    """A search for a plan, which is under way or has ended."""
+
+    def poll(self) -> Found | None:
+        """Return the outcome of the search; None as long as it goes on."""
+        raise NotImplementedError
+
+    def so_far(self) -> Found | None:
+        """Return the best plan so far; None if there is none, or all of them is the outcome."""
+        return None
+
+    def close(self) -> None:
+        """End the search, and forget it."""
+
+
+class EndedSearch(Search):
+    """A search that has ended, here."""
+
+    def __init__(self, found: Found) -> None:
+        self._found = found
+
+    def poll(self) -> Found | None:
+        """Return the outcome."""
+        return self._found
+
+
+class SearchProcess(Search):
     """A search in a process of its own, which may wait for its order (`give`)."""
 
     def __init__(self, order: Order | None = None) -> None:
@@ -272,23 +298,6 @@ def search_in(folder: Path) -> None:
     write_json(folder / "found.json", found.to_json())
 
 
-class Done:
-    """A search that has ended, here."""
-
-    def __init__(self, found: Found) -> None:
-        self._found = found
-
-    def poll(self) -> Found | None:
-        """Return the outcome of the search, which has ended."""
-        return self._found
-
-    def so_far(self) -> None:
-        """Return None: all that was found is the outcome."""
-
-    def close(self) -> None:
-        """Nothing is under way."""
-
-
 # A process that waits for an order, if there is one.
 PREPARED: list[SearchProcess] = []
 
@@ -305,16 +314,16 @@ def forget_prepared() -> None:
         PREPARED.pop().close()
 
 
-def begin(order: Order, *, apart: bool) -> SearchProcess | Done:
+def begin(order: Order, *, apart: bool) -> Search:
     """Begin a search in a process of its own, or carry it out, unless there is nothing to find."""
     known = order.known()
     if known is not None:
-        return Done(known)
+        return EndedSearch(known)
     if not apart:
-        return Done(find(order))
+        return EndedSearch(find(order))
     best = _best_at_once(order)
     if best is not None:
-        return Done(Found(best))
+        return EndedSearch(Found(best))
     search = PREPARED.pop() if PREPARED else SearchProcess()
     search.give(order)
     return search

@@ -13,16 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import (
-    Fields,
-    parse_rational,
-    rational_text,
-    read_document,
-    require_format,
-    write_json,
-)
+from offcert.core.documents import Fields, read_document, require_format, write_json
 from offcert.core.errors import InputError
-from offcert.core.forms import TEXT, Integer, Record
+from offcert.core.forms import TEXT, Integer, Member, Object, Rational, Record
+from offcert.core.list_forms import Each
 from offcert.core.messages import cut, short_repr
 from offcert.core.platform import Kind
 from offcert.core.trace import LARGEST_TOTAL, require_integer
@@ -298,24 +292,26 @@ DEVICES_FORMAT = "offcert-devices-problem"
 DEVICES_VERSION = 1
 
 
-_GRADIENT = Record(Gradient, name=TEXT, size=Integer(1), ready=Integer(0), last_use=Integer(0))
+_REST: Record[Any] = Record(
+    dict,
+    name=TEXT,
+    devices=Integer(1),
+    gradients=Each(
+        Object(Record(Gradient, name=TEXT, size=Integer(1), ready=Integer(0), last_use=Integer(0)))
+    ),
+    accumulation=Object(
+        Record(Accumulation, place=Member(Place), rate=Rational(), cores=Integer(1))
+    ),
+)
 
 
 def devices_to_json(problem: DevicesProblem) -> dict[str, Any]:
     """Return a problem as a JSON value (format ``offcert-devices-problem``, version 1)."""
-    accumulation = problem.accumulation
     return {
         "format": DEVICES_FORMAT,
         "version": DEVICES_VERSION,
-        "name": problem.name,
-        "devices": problem.devices,
         "step": problem_to_json(problem.step),
-        "gradients": list(map(_GRADIENT.write, problem.gradients)),
-        "accumulation": {
-            "place": str(accumulation.place),
-            "rate": rational_text(accumulation.rate),
-            "cores": accumulation.cores,
-        },
+        **_REST.write(problem),
     }
 
 
@@ -323,29 +319,10 @@ def devices_from_json(document: Any, place: str = "") -> DevicesProblem:
     """Return the problem that a JSON value describes."""
     fields = Fields(document, place)
     require_format(fields, DEVICES_FORMAT, DEVICES_VERSION)
-    gradients = _GRADIENT.read_all(fields, "gradients")
-    adding = Fields(fields.get("accumulation", dict), fields.path("accumulation"))
-    problem = DevicesProblem(
-        fields.get("name", str),
-        problem_from_json(fields.get("step", dict), fields.path("step")),
-        fields.integer("devices", 1),
-        gradients,
-        Accumulation(
-            Place(_place(adding)),
-            parse_rational(adding.get("rate", str), adding.path("rate")),
-            adding.integer("cores", 1),
-        ),
-    )
-    adding.finish()
+    step = problem_from_json(fields.get("step", dict), fields.path("step"))
+    problem = DevicesProblem(step=step, **_REST.values(fields))
     fields.finish()
     return problem
-
-
-def _place(fields: Fields) -> str:
-    found = str(fields.get("place", str))
-    if found not in tuple(Place):
-        raise InputError(f'{fields.path("place")} must be "host" or "device", not "{found}"')
-    return found
 
 
 def read_devices_problem(path: str | Path) -> DevicesProblem:

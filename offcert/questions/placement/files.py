@@ -22,9 +22,10 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.errors import InputError
-from offcert.core.forms import TEXT, Integer, IntegerOrNull, Record
+from offcert.core.forms import TEXT, Integer, Object, OrNull, Record
+from offcert.core.list_forms import Each
 from offcert.core.messages import cut, table_rows
-from offcert.core.platform import units_from_fields
+from offcert.core.platform import UNITS
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 
 PLACEMENT_PROBLEM_FORMAT = "offcert-placement-problem"
@@ -49,37 +50,25 @@ _COLUMNS = {
 _REQUIRED = ("id", "lower", "upper", "size")
 
 
-# A residence, as documents hold it.
+# A residence, as documents hold it, and the pool.
 RESIDENCE = Record(Residence, name=TEXT, size=Integer(0), start=Integer(), end=Integer())
-CAPACITY, ALIGNMENT = IntegerOrNull(0), Integer(1)
+POOL: Record[Any] = Record(
+    dict, capacity=OrNull(Integer(0), int), alignment=Integer(1), units=UNITS
+)
+_PROBLEM = Record(PlacementProblem, name=TEXT, residences=Each(Object(RESIDENCE)), **POOL.forms)
 
 
 def placement_problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
     """Return a placement problem as a JSON value (``offcert-placement-problem``, version 1)."""
-    return {
-        "format": PLACEMENT_PROBLEM_FORMAT,
-        "version": PLACEMENT_PROBLEM_VERSION,
-        "name": problem.name,
-        "residences": list(map(RESIDENCE.write, problem.residences)),
-        "capacity": problem.capacity,
-        "alignment": problem.alignment,
-        "units": {"time": problem.units.time, "size": problem.units.size},
-    }
+    said = {"format": PLACEMENT_PROBLEM_FORMAT, "version": PLACEMENT_PROBLEM_VERSION}
+    return said | _PROBLEM.write(problem)
 
 
 def placement_problem_from_json(document: Any, place: str = "") -> PlacementProblem:
     """Return the placement problem that a JSON value describes."""
     fields = Fields(document, place)
     require_format(fields, PLACEMENT_PROBLEM_FORMAT, PLACEMENT_PROBLEM_VERSION)
-    problem = PlacementProblem(
-        fields.get("name", str),
-        RESIDENCE.read_all(fields, "residences"),
-        CAPACITY.read(fields, "capacity"),
-        ALIGNMENT.read(fields, "alignment"),
-        units_from_fields(fields),
-    )
-    fields.finish()
-    return problem
+    return _PROBLEM.read(fields)
 
 
 def read_placement_problem(path: str | Path) -> PlacementProblem:

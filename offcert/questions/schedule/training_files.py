@@ -14,7 +14,7 @@ from offcert.core.documents import (
     write_json,
 )
 from offcert.core.errors import InputError
-from offcert.core.forms import Integer, IntegerOrNull, Plain, Record
+from offcert.core.forms import Integer, OrNull, Plain, Record
 from offcert.core.messages import show
 from offcert.core.platform import Kind
 from offcert.core.trace import require_integer
@@ -33,7 +33,7 @@ TRAINING_FORMAT = "offcert-training"
 TRAINING_VERSION = 1
 _DEVICES = ("cpu", "simulated", "cuda")
 
-_BYTES, _MAYBE = Integer(0), IntegerOrNull(0)
+_BYTES, _MAYBE = Integer(0), OrNull(Integer(0), int)
 _STEP = Record(
     StepNumbers,
     time=_MAYBE,
@@ -208,7 +208,7 @@ def _read_operations(fields: Fields) -> tuple[tuple[str, ...], dict[str, list[_R
 
 
 def _row(fields: Fields) -> _Row:
-    row = {name: IntegerOrNull().read(fields, name) for name in _ROW}
+    row = {name: OrNull(Integer(), int).read(fields, name) for name in _ROW}
     for name in _ROW[:5]:
         require_integer(row[name], fields.path(name))
     fields.finish()

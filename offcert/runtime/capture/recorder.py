@@ -104,11 +104,6 @@ class Recorder(Session):
         """The calls of the root to whose results no gradient has come."""
         return tuple(sorted(self._waiting))
 
-    @property
-    def calls_made(self) -> int:
-        """How often the root was called in the step."""
-        return len(self.calls)
-
     @contextmanager
     def active(self) -> Iterator[None]:
         """Watch operators and the gradients of parameters."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
@@ -67,7 +67,7 @@ class StepRun(Clock):
         self.counted_as: str | None = None  # As what kind of step
         # Whether an error of ours is why it does not follow its plan.
         self.counter, self.broken = counter, False
-        # The plans that the plan was chosen from, if there were several.
+        # The plans that the plan was chosen from, if there were several: modules tell them apart.
         self.alternatives: tuple[StepPlan, ...] = ()
         self._mover, self._strict, self._ended = mover, strict, ended
         self._calls_made = 0
@@ -84,10 +84,6 @@ class StepRun(Clock):
         # Bytes that may be on the device beside all that the plan puts there.
         self.room = step_plan.limit - max(step_plan.prediction.peaks, default=0)
         self._beside, self._beside_bytes = set[int](), 0  # Left on the device by a rehearsal.
-
-    def choose_among(self, step_plans: Sequence[StepPlan]) -> None:
-        """Take note of what tells the plan from those that it was chosen among."""
-        self.alternatives, self.entered = tuple(step_plans), []
 
     def accepts(self, call: Signature) -> bool:
         """Take a call of the model as the next one of this step, if it is, or is covered by it."""

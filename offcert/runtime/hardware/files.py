@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from offcert.core.documents import Fields, write_atomically
+from offcert.core.documents import Fields, write_text
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, short_repr, show
 from offcert.core.units import parse_size
@@ -99,12 +99,7 @@ def write_hardware(path: str | Path, card: Hardware) -> None:
         reached[str(OperationClass.ATTENTION)] = card.reached(OperationClass.ATTENTION)
     if reached:
         lines += ["[efficiency]", *(f"{name} = {float(part)}" for name, part in reached.items())]
-    text = "\n".join([*lines, ""])
-
-    def write(target: Path) -> None:
-        target.write_text(text, encoding="utf-8")
-
-    write_atomically(path, write)
+    write_text(path, "\n".join([*lines, ""]))
 
 
 def _with_kernel(found: Hardware, kernel: str) -> Hardware:

@@ -92,16 +92,9 @@ def predict(trace: Trace, plan: Plan | Schedule | FluidSchedule) -> Prediction:
             )
         releases[release].append(gap.tensor)
         claims[move.before].append(gap.tensor)
-    return _follow(trace, releases, claims)
-
-
-def _follow(
-    trace: Trace, releases: dict[int, list[int]], claims: dict[int, list[int]]
-) -> Prediction:
     moves = [
-        [(tensor, False) for tensor in releases[index]]
-        + [(tensor, True) for tensor in claims[index]]
-        for index in range(len(trace))
+        [*((tensor, False) for tensor in releases[n]), *((tensor, True) for tensor in claims[n])]
+        for n in range(len(trace))
     ]
     return predict_in_order(trace, moves)
 

@@ -171,9 +171,8 @@ class Checkpoint:
     def _leave_shared(self) -> None:
         """Hold no storage that others hold as well: a plan may want it to leave the device."""
         by_storage: dict[int, list[Saved]] = {}
-        for reference in self.saved:
-            saved = reference()
-            if saved is not None and isinstance(saved.held, Handle) and not saved.held.changed:
+        for saved in self._alive():
+            if isinstance(saved.held, Handle) and not saved.held.changed:
                 assert saved.held.tensor is not None
                 storage = saved.held.tensor.untyped_storage()
                 by_storage.setdefault(storage._cdata, []).append(saved)
@@ -194,10 +193,12 @@ class Checkpoint:
         self._rehearsed = True
 
     def _forget(self) -> None:
-        for reference in self.saved:
-            saved = reference()
-            if saved is not None:
-                saved.made.pop(-1, None)
+        for saved in self._alive():
+            saved.made.pop(-1, None)
+
+    def _alive(self) -> list[Saved]:
+        """Return what autograd still holds."""
+        return [saved for reference in self.saved if (saved := reference()) is not None]
 
     # What is compared.
 
@@ -287,9 +288,8 @@ class Checkpoint:
     def _bring_back(self, made: dict[int, torch.Tensor]) -> None:
         """Put on the device what stayed on the host: what was made again, if it is the same."""
         self._copies.clear()
-        for reference in self.saved:
-            saved = reference()
-            if saved is not None and isinstance(saved.held, OnHost):
+        for saved in self._alive():
+            if isinstance(saved.held, OnHost):
                 again = None if self.proof.refused else made.pop(saved.index, None)
                 saved.held = Handle(saved.kept() if again is None else again, None)
 

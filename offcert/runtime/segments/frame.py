@@ -20,7 +20,7 @@ from offcert.runtime.segments.settings import Casts, GeneratorStates
 from offcert.runtime.segments.state import Before, ModuleStates
 from offcert.runtime.torch_private import backward_keeps_graph, backward_number
 from offcert.runtime.watch.events import AGAIN, RESUME
-from offcert.runtime.watch.guard import Guard, StopRunning, guarded
+from offcert.runtime.watch.guard import StopRunning, guarded
 from offcert.runtime.watch.operators import recomputing
 
 if TYPE_CHECKING:
@@ -79,16 +79,12 @@ class Frame(Checkpoint):
         super().__init__(part.proof, told, mode)
         assert now.walk is not None
         self.name, self.states, self.depth = part.name, part.states, part.depth
+        self.guard = told.guard
         self.now, self.keeper = now, keeper
         self.lookup = now.walk.lookup
         self.calls = dict(now.walk.calls)
         self.before: Before | None = None
         self._restored: Restored | None = None
-
-    @property
-    def guard(self) -> Guard:
-        """Of the step that it is called in."""
-        return self.told.guard
 
     @property
     def rehearses(self) -> bool:

@@ -217,17 +217,17 @@ class SimulatedDevice:
     @apart()
     def memory(self) -> MemoryReading:
         """Return the bytes of the device's memory that are taken, now and at their peak."""
-        return self._ledger.read()
+        return self._ledger.allocator.read()
 
     @apart()
     def release(self) -> None:
         """Give segments back of which nothing is used."""
-        self._ledger.release()
+        self._ledger.allocator.release()
 
     @apart()
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
-        self._ledger.reset_peaks()
+        self._ledger.allocator.reset_peaks()
 
     def require_movable(self) -> None:
         """Do nothing: here anything can be moved at any time."""

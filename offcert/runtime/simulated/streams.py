@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
 from offcert.core.platform import Kind, Platform
 from offcert.questions.schedule.slowing import slowed_ends
 from offcert.runtime.device.interface import DeviceEvent
-from offcert.runtime.simulated.host import HostClock, NoTime, apart
+from offcert.runtime.simulated.host import HostClock, apart
 
 # Asked whenever a copy that has been handed over may run, and whenever the host asks for an event
 # that has happened: whether it does, or is told.
@@ -64,7 +65,7 @@ class Host:
         self.waited_until = 0  # When it last went on after that
         self.adversary = adversary  # Whether copies run that may
         # How long it works; by default it takes no time.
-        self.clock = NoTime() if clock is None else clock
+        self.clock = HostClock() if clock is None else clock
         # Of what it hands over; by default one for works whose durations are given.
         self.timeline = Timeline(Platform(0, Fraction(1))) if timeline is None else timeline
         self._waited = 0
@@ -270,40 +271,33 @@ def carry_out(stream: SimulatedStream, place: int) -> None:
             goals.append((event.stream, event.place))
 
 
+@dataclass(slots=True, eq=False)
 class Moment:
     """The end of a piece of work, which begins after others."""
 
-    __slots__ = ("_befores", "_earliest", "_until", "begin", "end", "kind", "lasts", "size")
+    befores: Sequence[Moment] = ()
+    earliest: int = 0
+    lasts: int = 0
+    until: int = 0
+    kind: Kind | None = None
+    size: int = 0
+    # Nanoseconds of the device; of copies that slow each other down as far as is known
+    # (`Timeline.settle`).
+    begin: int = 0
+    end: int = 0
 
-    def __init__(
-        self,
-        befores: Sequence[Moment] = (),
-        earliest: int = 0,
-        lasts: int = 0,
-        until: int = 0,
-        kind: Kind | None = None,
-        size: int = 0,
-    ) -> None:
-        self._befores = tuple(befores)
-        self._earliest = earliest
-        self._until = until
-        self.lasts = lasts
-        self.kind = kind
-        self.size = size
-        # Nanoseconds of the device; of copies that slow each other down as far as is known
-        # (`Timeline.settle`).
-        self.begin = self.end = 0
+    def __post_init__(self) -> None:
         self.follow()
 
     def follow(self) -> None:
         """Begin at the latest of what comes before; nothing ends before it is handed over."""
-        self.begin = max((each.end for each in self._befores), default=0)
-        self.begin = max(self.begin, self._earliest)
-        self.end = max(self.begin + self.lasts, self._until)
+        self.begin = max((each.end for each in self.befores), default=0)
+        self.begin = max(self.begin, self.earliest)
+        self.end = max(self.begin + self.lasts, self.until)
 
     def stay(self) -> None:
         """Let its times be final: what comes before is forgotten."""
-        self._befores = ()
+        self.befores = ()
 
 
 class Timeline:

@@ -17,6 +17,7 @@ from offcert.runtime.plan.timetable import Act, Action
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.streaming.synchronous import (
+    LATE,
     FollowedStep,
     Mover,
     away,
@@ -282,8 +283,8 @@ class StreamMover(Mover):
         step.comes_early(entry)
         self.late_bytes += entry.size
         # Of no gap of the plan: it is waited for at once.
-        self._bring(step, _LATE, [entry])
-        self._await_coming(_LATE)
+        self._bring(step, LATE, [entry])
+        self._await_coming(LATE)
 
     def asked_for(self, entry: Entry) -> None:
         """Let ``compute`` wait for a storage that autograd asks for before its operation began."""
@@ -319,7 +320,3 @@ class StreamMover(Mover):
     ) -> None:
         if self._record is not None and begin is not None:
             self._record.transferred(kind, gap, begin, end)
-
-
-# The place of copies that no operation waits for. By definition.
-_LATE = -1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
 import torch
@@ -17,12 +17,12 @@ from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.runtime.device.host import HostStore
-from offcert.runtime.device.interface import DeviceEvent, Pinning
+from offcert.runtime.device.interface import Pinning
 from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.reports import Unfreed
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.copies import HostCopies, StreamCopies
-from offcert.runtime.streaming.step_events import StepEvents
+from offcert.runtime.streaming.step_events import Mark, StepEvents
 from offcert.runtime.watch.entries import Entry
 from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.tracker import LiveBytes
@@ -230,17 +230,9 @@ def away(step: FollowedStep, places: Iterable[SavedPlace]) -> list[Entry]:
     return [entry for entry in entries if entry is not None and entry.away]
 
 
-class GapsOfTensors:
-    """Finds the gap of a tensor that an operation lies in."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._rows: dict[int, list[tuple[int, int]]] = {}
-        for number, gap in enumerate(trace.gaps):
-            self._rows.setdefault(gap.tensor, []).append((gap.after, number))
-
-    def at(self, tensor: int, operation: int) -> int:
-        """Return the gap in which a tensor is absent that moves before an operation."""
-        return next(number for after, number in self._rows[tensor] if operation <= after)
+def gap_at(trace: Trace, tensor: int, operation: int) -> int:
+    """Return the gap in which a tensor is absent that moves before an operation."""
+    return bisect_left(trace.gaps, (tensor, operation), key=attrgetter("tensor", "after"))
 
 
 def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
@@ -249,7 +241,7 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
     Before each operation, everything that is to leave is copied first, the first time that it
     leaves, and then what is to come back, one after the other. Nothing overlaps.
     """
-    trace, platform, gaps = problem.trace, problem.platform, GapsOfTensors(problem.trace)
+    trace, platform = problem.trace, problem.platform
     now, copied = 0, set()
     starts, ends, transfers = [], [], []
     for index, duration in enumerate(trace.durations):
@@ -260,44 +252,15 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
         for kind, tensor in moves:
             begin, size = now, trace.tensors[tensor].size
             now += platform.transfer_time(size, kind)
-            transfers.append(Transfer(kind, gaps.at(tensor, index), begin, now))
+            transfers.append(Transfer(kind, gap_at(trace, tensor, index), begin, now))
         starts.append(now)
         now += duration
         ends.append(now)
     return Schedule(starts, ends, transfers)
 
 
-@dataclass(frozen=True, slots=True)
-class HostMoment:
-    """A point in time of the host, which has been reached once it exists."""
-
-    time: int
-    reached: bool = True
-
-    def wait_here(self) -> None:
-        """Return at once."""
-
-
-class HostClock:
-    """The host's own clock, for a `StepEvents`."""
-
-    def now(self) -> HostMoment:
-        """Return this moment."""
-        return HostMoment(time.perf_counter_ns())
-
-    def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
-        """Return the time between two moments."""
-        assert isinstance(begin, HostMoment)
-        assert isinstance(end, HostMoment)
-        return end.time - begin.time
-
-    def synchronise(self) -> None:
-        """Do nothing: whoever works at once has done it."""
-
-
-HOST_CLOCK = HostClock()
-# The place of copies that no operation waits for. By definition.
-_LATE = -1
+# The gap of copies that no operation waits for. By definition.
+LATE = -1
 
 
 class TimedMover(SynchronousMover):
@@ -305,37 +268,36 @@ class TimedMover(SynchronousMover):
 
     def __init__(self, step_plan: StepPlan, store: HostStore, record: StepEvents) -> None:
         super().__init__(step_plan, store)
-        self._record = record
-        self._gaps = GapsOfTensors(step_plan.trace)
+        self._record, self._now = record, record.watch.mark
 
     def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""
-        self._record.ended(HOST_CLOCK.now())
+        self._record.ended(self._now())
         super().reach(step, operation)
-        self._record.began(HOST_CLOCK.now())
+        self._record.began(self._now())
 
     def _leave(self, step: FollowedStep, tensor: int, operation: int) -> None:
-        before, begin = self.offloaded_bytes, HOST_CLOCK.now()
+        before, begin = self.offloaded_bytes, self._now()
         super()._leave(step, tensor, operation)
         if self.offloaded_bytes > before:
-            self._transferred(Kind.OFFLOAD, self._gaps.at(tensor, operation), begin)
+            self._transferred(Kind.OFFLOAD, gap_at(step.step_plan.trace, tensor, operation), begin)
 
     def _return(self, step: FollowedStep, tensor: int, operation: int) -> None:
-        before, begin = self.prefetched_bytes, HOST_CLOCK.now()
+        before, begin = self.prefetched_bytes, self._now()
         super()._return(step, tensor, operation)
         if self.prefetched_bytes > before:
-            self._transferred(Kind.PREFETCH, self._gaps.at(tensor, operation), begin)
+            self._transferred(Kind.PREFETCH, gap_at(step.step_plan.trace, tensor, operation), begin)
 
     def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
         """Bring back what autograd asks for before the plan does."""
-        begin = HOST_CLOCK.now()
+        begin = self._now()
         super().fetch_late(step, entry)
-        self._transferred(Kind.PREFETCH, _LATE, begin)
+        self._transferred(Kind.PREFETCH, LATE, begin)
 
     def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Take note of the end of the last operation."""
         if complete:
-            self._record.ended(HOST_CLOCK.now())
+            self._record.ended(self._now())
 
-    def _transferred(self, kind: Kind, gap: int, begin: HostMoment) -> None:
-        self._record.transferred(kind, gap, begin, HOST_CLOCK.now())
+    def _transferred(self, kind: Kind, gap: int, begin: Mark) -> None:
+        self._record.transferred(kind, gap, begin, self._now())

@@ -160,7 +160,7 @@ class Session:
     """
 
     def __init__(self, hooks: Watching) -> None:
-        self.hooks = hooks
+        self.hooks, self.guard = hooks, hooks.guard
         self._calls: dict[str, int] = {}
         self._open: dict[str, list[int]] = {}
         self.failed = False
@@ -170,11 +170,6 @@ class Session:
         # The threads that run the backward pass, and the sessions theirs is nested in.
         self._within: list[tuple[Local, Session | None]] = []
         self._ends = 0
-
-    @property
-    def guard(self) -> Guard:
-        """The guard of the hooks."""
-        return self.hooks.guard
 
     @property
     def session(self) -> Session:
@@ -332,16 +327,11 @@ class _Ending:
 class _GradientTick:
     """A hook on a tensor that tells the session of its gradient."""
 
-    __slots__ = ("_again", "_event", "session")
+    __slots__ = ("_again", "_event", "guard", "session")
 
     def __init__(self, session: Session, event: Event) -> None:
-        self.session, self._event = session, event
-        self._again = 0
-
-    @property
-    def guard(self) -> Guard:
-        """The guard of the hooks."""
-        return self.session.hooks.guard
+        self.session, self.guard = session, session.guard
+        self._event, self._again = event, 0
 
     @guarded()
     def __call__(self, gradient: torch.Tensor) -> None:

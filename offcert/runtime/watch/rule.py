@@ -9,6 +9,7 @@ from which a plan is made.
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,15 +26,13 @@ from offcert.runtime.watch.operators import foreign_name, strided_tensors
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
 
+@dataclass(slots=True)
 class _Away:
     """Bytes of an entry on the host, and what counts them."""
 
-    __slots__ = ("entry", "host", "record")
-
-    def __init__(
-        self, entry: weakref.ref[Entry], host: torch.Tensor, record: StorageRecord
-    ) -> None:
-        self.entry, self.host, self.record = entry, host, record
+    entry: weakref.ref[Entry]
+    host: torch.Tensor
+    record: StorageRecord
 
 
 class Rule:

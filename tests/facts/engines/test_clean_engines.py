@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from offcert.runtime.compiled.operators import OPERATORS
+from offcert.runtime.compiled.operators import RELOAD
 from offcert.runtime.device.cuda import CudaStream
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.follow.options import FollowOptions
@@ -72,7 +72,7 @@ class Hasty(AsyncOperators):
     """The operators of compiled plans, whose copies back nobody waits for."""
 
     def unpack(self, packed):
-        return OPERATORS.reload(*packed)
+        return RELOAD(*packed)
 
 
 def hasty():

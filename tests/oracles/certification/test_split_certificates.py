@@ -33,6 +33,7 @@ from offcert.questions.split.problem import (
 from offcert.report.question_texts import describe_step, step_summary
 from offcert.verification.document import verify
 from offcert.verification.limits import Limits
+from support.docs.docs_pages import READING
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import seeded
 
@@ -351,7 +352,7 @@ def test_the_step_on_the_page_about_the_format() -> None:
     # Every field that readers ask for is explained.
     sources = ("questions/split/problem.py", "core/platform.py", "proofs/split_certificate.py")
     text = "".join((PAGE.parents[2] / "offcert" / name).read_text() for name in sources)
-    asked = set(re.findall(r'\.(?:get|optional|integers?|each|has)\(\s*"(\w+)"', text))
+    asked = set(READING.findall(text))
     assert {"splits", "alternatives", "choice", "parts"} <= asked
     assert all(re.search(rf"\b{name}\b", PAGE.read_text()) for name in asked)
 

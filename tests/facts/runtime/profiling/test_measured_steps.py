@@ -20,8 +20,8 @@ from offcert.runtime.profiling.measured_step import captured_on_device, measure_
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.profiling.timing import RepeatedStep
 from offcert.runtime.simulated import SimulatedDevice
+from offcert.runtime.streaming.step_events import Stopwatch
 from offcert.runtime.watch.tracker import LiveBytes
-from offcert.runtime.workloads.turns import Stopwatch
 from support.runtime.captured import mean_step
 
 _T4 = hardware("t4")

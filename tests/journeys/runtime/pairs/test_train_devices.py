@@ -301,7 +301,7 @@ class Found:
 
 def test_bad_requests_are_refused(problem):
     cases = [
-        ({"device": "tpu"}, "device must be one of auto, cpu, simulated, cuda, not 'tpu'"),
+        ({"device": "tpu"}, 'device must be one of "auto", "cpu", "simulated", "cuda", not "tpu"'),
         ({"host_memory": -1}, 'host_memory must be bytes, or a text such as "6GiB", not -1'),
         ({"host_memory": 1.5}, 'host_memory must be bytes, or a text such as "6GiB", not 1.5'),
         ({"host_memory": "6"}, 'host_memory "6" needs a unit'),
