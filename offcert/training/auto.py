@@ -39,7 +39,7 @@ _TRIES = 8
 class AutoPlans:
     """Studies steps of a new kind, has plans made for them, and lets a follower do the others.
 
-    It hears of every step first (`offcert.runtime.follow.follower.Listener`), and passes it on.
+    It hears of every step first (`offcert.runtime.follow.follower.StepListener`), and passes it on.
     What it knows of steps is in its parts: `Branches` (kinds of steps that are not what they were
     taken for), `Sizes` (how large steps are), `PlanMaker` with its `Places` (the plans, and the
     searches for better ones), `Study` (the step that is being recorded). Plans may be kept in a

@@ -32,7 +32,7 @@ _SMALLEST = 2
 _DISTURBED = 6
 
 
-class Times:
+class OperationTimes:
     """Times of a captured step's operations, taken of steps that follow a makeshift."""
 
     def __init__(self, step_plan: StepPlan) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from offcert.runtime.simulated.allocator import Block, CachingAllocator
+from offcert.runtime.simulated.allocator import CachingAllocator, MemoryBlock
 from offcert.runtime.simulated.streams import Knowledge
 from offcert_lab.engines.findings import CodePlace
 
@@ -125,7 +125,7 @@ class Stay:
     # Streams it was recorded for, by ``record_stream`` or by copies to pinned memory.
     recorded: set[int] = field(default_factory=set)
     accesses: list[Access] = field(default_factory=list)  # Accesses that a later one may race.
-    block: Block | None = None  # Of the device's memory, until it is given back.
+    block: MemoryBlock | None = None  # Of the device's memory, until it is given back.
     taken: int = 0  # Bytes that the allocator gave out.
     address: int | None = None  # In the memory of its stream, or among pinned memory.
     # Its bytes when it was first seen, if operators did not write them.
@@ -173,7 +173,7 @@ class Pool:
         # Lives that were recorded for other streams, and what the host has to know first.
         self.waiting: list[tuple[Stay, Knowledge]] = []
 
-    def take(self, size: int) -> Block:
+    def take(self, size: int) -> MemoryBlock:
         """Return a block of at least so many bytes."""
         block = self.allocator.take(size)
         self.end = max(self.end, block.address + block.size)

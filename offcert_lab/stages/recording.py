@@ -21,7 +21,7 @@ from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.bandwidth import Measurement, modelled
 from offcert.runtime.hardware.cost import operator_ns
 from offcert.runtime.torch_private import FakeTensorMode, queue_callback, tree_leaves
-from offcert.runtime.watch.entries import Entry, Handle, is_plain
+from offcert.runtime.watch.entries import Handle, StorageEntry, is_plain
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 from offcert.runtime.workloads.workload import Batches, Workload, loss_function
 from offcert_lab.stages.linearise import (
@@ -88,8 +88,10 @@ class StagesRecorder:
         self._hardware = hardware
         self._lives: dict[StorageRecord, _Life] = {}
         # Storages that autograd has saved, held weakly.
-        self._saved: weakref.WeakKeyDictionary[Entry, _Life] = weakref.WeakKeyDictionary()
-        self._by_address: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()
+        self._saved: weakref.WeakKeyDictionary[StorageEntry, _Life] = weakref.WeakKeyDictionary()
+        self._by_address: weakref.WeakValueDictionary[int, StorageEntry] = (
+            weakref.WeakValueDictionary()
+        )
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -201,7 +203,7 @@ class StagesRecorder:
         # An address may be used again once its storage has died.
         if entry is None or entry.device_storage()._cdata != storage._cdata:
             life.saved = self.tracker.now
-            entry = Entry(life.saved, storage.nbytes())
+            entry = StorageEntry(life.saved, storage.nbytes())
             self._saved[entry] = life
             self._by_address[storage._cdata] = entry
         handle = Handle(tensor, entry)

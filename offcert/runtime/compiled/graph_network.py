@@ -38,7 +38,7 @@ class GraphRecord(NamedTuple):
     backward: int
 
 
-class Place(NamedTuple):
+class GraphPlace(NamedTuple):
     """A computation in the graphs."""
 
     graph: int  # In the order of the forward pass
@@ -59,12 +59,12 @@ def read_graphs(source: Mapping[str, Any]) -> tuple[GraphRecord, ...]:
     return found
 
 
-def places_of(records: Sequence[GraphRecord]) -> list[Place]:
+def places_of(records: Sequence[GraphRecord]) -> list[GraphPlace]:
     """Return the place of each computation: all forward graphs, then all backward graphs."""
     numbers = range(len(records))
-    found = [Place(n, 0, each) for n in numbers for each in range(records[n].forward)]
+    found = [GraphPlace(n, 0, each) for n in numbers for each in range(records[n].forward)]
     for n in reversed(numbers):
-        found += [Place(n, 1, each) for each in range(-1, records[n].backward)]
+        found += [GraphPlace(n, 1, each) for each in range(-1, records[n].backward)]
     return found
 
 

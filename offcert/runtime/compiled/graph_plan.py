@@ -13,8 +13,8 @@ from offcert.core.strategy import Strategy
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
-from offcert.runtime.compiled.graph_network import GraphRecord, Place, places_of, read_graphs
-from offcert.runtime.plan.predict import Absence, Prediction, predict
+from offcert.runtime.compiled.graph_network import GraphPlace, GraphRecord, places_of, read_graphs
+from offcert.runtime.plan.predict import EvictionInterval, Prediction, predict
 from offcert.runtime.plan.step_plan import require_memory
 
 
@@ -149,7 +149,7 @@ class GraphPlan:
         return self.problem.platform.memory
 
     @cached_property
-    def places(self) -> list[Place]:
+    def places(self) -> list[GraphPlace]:
         """The place of each operation in the graphs."""
         computations = places_of(self.graphs)
         return [computations[run] for run in self.runs]
@@ -161,7 +161,7 @@ class GraphPlan:
         return [n for n, run in enumerate(self.runs) if first.setdefault(run, n) != n]
 
     @cached_property
-    def moved(self) -> dict[int, list[Absence]]:
+    def moved(self) -> dict[int, list[EvictionInterval]]:
         """When each tensor that leaves is away, in their order."""
         return self.prediction.absences
 

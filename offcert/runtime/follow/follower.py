@@ -37,7 +37,7 @@ from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes
 
 
-class Listener(Protocol):
+class StepListener(Protocol):
     """The object that hears of steps first: a `Follower`, or one that makes its plans."""
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
@@ -74,7 +74,7 @@ class Relay:
     Hooks hold the relay: they would keep a context alive that its program has dropped.
     """
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: StepListener) -> None:
         self.listener = weakref.ref(listener)
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:

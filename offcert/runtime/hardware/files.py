@@ -49,26 +49,19 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
         found = calibrated(hardware(name.removesuffix(CALIBRATED)))
     elif name.endswith(_SUFFIX):
         found = _read(Path(name))
+    elif (card := spelled(name)) is not None:
+        found = card
     else:
-        found = _named(name)
+        raise InputError(
+            f"hardware must be one of {', '.join(HARDWARE)}, or a file that ends in {_SUFFIX}, not "
+            f"{show(name)}{meant(name, HARDWARE)}"
+        )
     if attention is not None and attention != found.attention:
         found = _with_kernel(found, attention)
     none: Mapping[str, Fraction] = MappingProxyType({})
     if not peak:
         return found
     return replace(found, efficiency=none, kernels=none, once=True, sustained=Fraction(1))
-
-
-def _named(name: str) -> Hardware:
-    found = spelled(name)
-    if found is None:
-        known = ", ".join(HARDWARE)
-        hint = meant(name, HARDWARE)
-        raise InputError(
-            f"hardware must be one of {known}, or a file that ends in {_SUFFIX}, not "
-            f"{show(name)}{hint}"
-        )
-    return found
 
 
 def write_hardware(path: str | Path, card: Hardware) -> None:

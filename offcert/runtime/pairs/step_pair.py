@@ -24,7 +24,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.pairs.train_device import TrainDevice
-from offcert.runtime.pairs.training_report import Comparison, Deviation, StepComparison, deviations
+from offcert.runtime.pairs.training_report import Deviation, PairStep, StepComparison, deviations
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.guard import OffloadWarning, one_line
@@ -54,7 +54,7 @@ class Pair:
         self._plain, self._planned, self._optimisers = plain, planned, optimisers
         self._turns = Turns(torch.device("cpu")) if turns is None else turns
 
-    def step(self, run_plain: Pass, run_planned: Pass) -> Comparison:
+    def step(self, run_plain: Pass, run_planned: Pass) -> PairStep:
         """Take one optimiser step with both, from the same random state, and compare everything."""
         for optimiser in self._optimisers:
             optimiser.zero_grad()
@@ -74,7 +74,7 @@ class Pair:
                 optimiser.step()
         differences += self._differences("parameter", lambda network: network.named_parameters())
         differences += self._differences("buffer", lambda network: network.named_buffers())
-        return Comparison(
+        return PairStep(
             _number(plain_loss),
             _number(planned_loss),
             tuple(differences),
@@ -240,7 +240,7 @@ class StepPair:
             raise InputError(f"a training step of {name} failed: {one_line(error)}") from error
         return loss
 
-    def _compared(self, found: Comparison, report: StepReport, *, count: bool) -> StepComparison:
+    def _compared(self, found: PairStep, report: StepReport, *, count: bool) -> StepComparison:
         deviation = report.deviation
         if report.prediction is None and not report.finished:
             deviation = "step.run has not called the model that it was given"

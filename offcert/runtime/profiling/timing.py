@@ -89,7 +89,7 @@ class RepeatedStep:
         return sum(each.numel() * each.element_size() for each in found if each is not None)
 
     def timed(self, repetitions: int) -> Timed:
-        """Return medians over some runs, after one or, on a device, two to warm up with hooks on.
+        """Return the median times of some runs, after one that warms up, or two on a device.
 
         Where an event between two operations comes before the host has handed over what follows, it
         measures the host. On CUDA kernels are asked for their times, if the profiler sees them.
@@ -111,9 +111,8 @@ class RepeatedStep:
         durations = _medians(samples)
         spread = spread_of(samples)
         trace = self.capture.trace
-        workspaces = [operation.workspace for operation in trace.operations]
         if self.device is None or not _counts(self.device):
-            found = retimed(trace, durations, workspaces)
+            found = retimed(trace, durations)
             return Timed(found, repetitions, None, None, spread, launches, step)
         watched = self.run(allocator=True)
         timed = retimed(trace, durations, _workspaces(trace, watched.rises))

@@ -115,7 +115,7 @@ class OfModule(_Keyed):
         return found | held["_modules"]
 
 
-class Named(_Keyed):
+class NamedAttributes(_Keyed):
     """Some attributes of an object, by name: its slots, or what a class says itself."""
 
     __slots__ = ("names",)
@@ -139,7 +139,7 @@ class Named(_Keyed):
         return {name: getattr(thing, name, MISSING) for name in self.names}
 
 
-class Globals(Named):
+class Globals(NamedAttributes):
     """The global names that functions of a file refer to; they need not exist."""
 
     __slots__ = ()

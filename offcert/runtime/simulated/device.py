@@ -16,8 +16,8 @@ from offcert.runtime.device.interface import CopiedStorage, DeviceEvent, MemoryR
 from offcert.runtime.device.pinned import CHUNK, FileArena, PageableArena, PinnedArena
 from offcert.runtime.simulated.allocator import Ledger, Policy, allocator
 from offcert.runtime.simulated.arena import (
-    Job,
-    Known,
+    KnownStorage,
+    PendingCopy,
     PinnedBudget,
     SimulatedArena,
     SimulatedClerk,
@@ -26,14 +26,14 @@ from offcert.runtime.simulated.arena import (
     run_all,
 )
 from offcert.runtime.simulated.host import HostClock, apart
-from offcert.runtime.simulated.races import Race, RaceError, RaceKind
+from offcert.runtime.simulated.races import DataRace, RaceError, RaceKind
 from offcert.runtime.simulated.streams import (
     Adversary,
     ComputeStream,
     Host,
-    Moment,
     SimulatedEvent,
     SimulatedStream,
+    TimedWork,
     Timeline,
     carry_out,
     late,
@@ -116,7 +116,7 @@ class SimulatedDevice:
         self._platform = Platform(0, rate_out, Link(link), rate_back, 1, busy_out, busy_back)
         self.name = name
         self.tensors = torch.device("cpu")
-        self.races: list[Race] = []
+        self.races: list[DataRace] = []
         self._strict = strict
         self._raised = 0
         self._host = Host(len(_STREAMS), adversary, host, Timeline(self._platform))
@@ -130,7 +130,7 @@ class SimulatedDevice:
             Kind.PREFETCH: SimulatedStream(4, self._host),
         }
         self.crossings = 0
-        self._link_free: Moment | None = None
+        self._link_free: TimedWork | None = None
         self._size_of = size_of
         # The stream that used it last, and the number of that copy in the stream's work.
         self._link_used = (_COMPUTE, 0)
@@ -264,7 +264,7 @@ class SimulatedDevice:
                 # The driver copies through memory of its own, and lets the host wait.
                 stream.record().wait_here()
 
-    def _jobs(self, part: CopiedStorage, kind: Kind) -> Iterator[Job]:
+    def _jobs(self, part: CopiedStorage, kind: Kind) -> Iterator[PendingCopy]:
         """Yield the pieces of a copy, each of which is one call of CUDA's."""
         size, arena = part.data.numel(), part.arena
         assert isinstance(arena, SimulatedArena)
@@ -278,7 +278,7 @@ class SimulatedDevice:
         begin = part.data.data_ptr() - storage.data_ptr() - part.offset
         known = self._storages.know(storage)
         for offset, piece in arena.pieces(part.offset, size):
-            yield Job(kind == Kind.OFFLOAD, known, begin + offset, arena, offset, piece)
+            yield PendingCopy(kind == Kind.OFFLOAD, known, begin + offset, arena, offset, piece)
 
     def hold(self, duration: int) -> None:
         """Let ``compute`` do nothing for some nanoseconds."""
@@ -318,7 +318,7 @@ class SimulatedDevice:
         """Wait for all work; what has been allocated stays as it is."""
         self.synchronise()
 
-    def _note(self, stream: SimulatedStream, job: Job) -> None:
+    def _note(self, stream: SimulatedStream, job: PendingCopy) -> None:
         """Take note of what a copy uses, which has just been given to a stream."""
         knows, known, number = stream.knows, job.known, stream.knows[stream.index]
         does = f"a copy {_STREAMS[stream.index]} of {job.size} bytes"
@@ -352,7 +352,7 @@ class SimulatedDevice:
             )
 
     @apart()
-    def _died(self, key: int, known: Known) -> None:
+    def _died(self, key: int, known: KnownStorage) -> None:
         self._ledger.died(key)
         self._compute.heed_host()
         other = known.uses.unordered(self._compute.knows, True)
@@ -376,4 +376,4 @@ class SimulatedDevice:
             )
 
     def _found(self, kind: RaceKind, size: int, what: str) -> None:
-        self.races.append(Race(kind, size, f"{self.name}: {what}"))
+        self.races.append(DataRace(kind, size, f"{self.name}: {what}"))

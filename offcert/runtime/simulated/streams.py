@@ -138,7 +138,7 @@ class SimulatedStream:
     def __init__(self, index: int, host: Host) -> None:
         self.index = index  # The index of the stream, among those that know of each other
         self.host = host  # Who hands the work over
-        self.latest = Moment()  # When all that it has been given ends
+        self.latest = TimedWork()  # When all that it has been given ends
         # What is known to have ended before that. Its own entry counts all that it has been given.
         self.knows: Knowledge = [0] * len(host.knows)
         # Items of its queue: handed over, and carried out.
@@ -174,7 +174,7 @@ class SimulatedStream:
             self.latest = self.host.timeline.add((self.latest,), lasts=duration)
         return self._numbered()
 
-    def copy(self, kind: Kind, size: int, after: Moment | None = None) -> None:
+    def copy(self, kind: Kind, size: int, after: TimedWork | None = None) -> None:
         """Take note of a copy that is given to it, which may have to come after another one."""
         self.heed_host()
         befores = (self.latest,) if after is None else (self.latest, after)
@@ -272,10 +272,10 @@ def carry_out(stream: SimulatedStream, place: int) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class Moment:
+class TimedWork:
     """The end of a piece of work, which begins after others."""
 
-    befores: Sequence[Moment] = ()
+    befores: Sequence[TimedWork] = ()
     earliest: int = 0
     lasts: int = 0
     until: int = 0
@@ -309,23 +309,23 @@ class Timeline:
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
-        self._open: list[Moment] = []
+        self._open: list[TimedWork] = []
         # Copies that have ended, but while others were under way whose end is open.
-        self._past: list[Moment] = []
+        self._past: list[TimedWork] = []
         self._settled = True
 
     def add(
-        self, befores: Sequence[Moment], *, earliest: int = 0, lasts: int = 0, until: int = 0
-    ) -> Moment:
+        self, befores: Sequence[TimedWork], *, earliest: int = 0, lasts: int = 0, until: int = 0
+    ) -> TimedWork:
         """Return when work ends that begins after some moments, but not before a time."""
-        return self._taken(Moment(befores, earliest, lasts, until))
+        return self._taken(TimedWork(befores, earliest, lasts, until))
 
-    def copy(self, befores: Sequence[Moment], kind: Kind, size: int) -> Moment:
+    def copy(self, befores: Sequence[TimedWork], kind: Kind, size: int) -> TimedWork:
         """Return when a copy ends that begins after some moments."""
         lasts = self._platform.transfer_time(size, kind)
-        return self._taken(Moment(befores, 0, lasts, 0, kind, size))
+        return self._taken(TimedWork(befores, 0, lasts, 0, kind, size))
 
-    def _taken(self, made: Moment) -> Moment:
+    def _taken(self, made: TimedWork) -> TimedWork:
         if self._platform.slows:
             self._open.append(made)
             self._settled = False
@@ -334,7 +334,7 @@ class Timeline:
         return made
 
     def settle(self, now: int) -> None:
-        """Let copies last as long as the other direction lets them, as far as that is known.
+        """Compute how long copies last that slow each other down, as far as that is known.
 
         Nothing that is handed over from here on begins before `now`.
         """
@@ -353,14 +353,14 @@ class Timeline:
         self._settled = True
         self._close(copies, now)
 
-    def _slowed(self, copies: Sequence[Moment]) -> list[int]:
+    def _slowed(self, copies: Sequence[TimedWork]) -> list[int]:
         jobs = []
         for each in (*self._past, *copies):
             assert each.kind is not None
             jobs.append((each.kind, each.begin, each.size))
         return slowed_ends(self._platform, jobs)[len(self._past) :]
 
-    def _close(self, copies: Sequence[Moment], now: int) -> None:
+    def _close(self, copies: Sequence[TimedWork], now: int) -> None:
         """Keep no more than what may still change, and what has slowed it down."""
         self._open = [each for each in self._open if each.end > now]
         first = min((each.begin for each in copies if each.end > now), default=now)

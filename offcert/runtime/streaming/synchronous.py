@@ -23,7 +23,7 @@ from offcert.runtime.plan.reports import Unfreed
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.copies import HostCopies, StreamCopies
 from offcert.runtime.streaming.step_events import Mark, StepEvents
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.tracker import LiveBytes
 
@@ -35,13 +35,13 @@ class FollowedStep(Protocol):
     counter: LiveBytes | None
     deviation: str | None
 
-    by_place: dict[SavedPlace, weakref.ref[Entry]]
+    by_place: dict[SavedPlace, weakref.ref[StorageEntry]]
 
     @property
     def left_out(self) -> Container[int]:
         """The operations that it does not do."""
 
-    def entry(self, place: SavedPlace) -> Entry | None:
+    def entry(self, place: SavedPlace) -> StorageEntry | None:
         """Return the entry that the step saved at a place, if autograd still needs it, or None."""
 
     def deviate(self, what: str) -> None:
@@ -50,7 +50,7 @@ class FollowedStep(Protocol):
     def stays(self, tensor: int, operation: int, size: int) -> None:
         """Take note of bytes that could not leave before an operation."""
 
-    def comes_early(self, entry: Entry) -> None:
+    def comes_early(self, entry: StorageEntry) -> None:
         """Take note of bytes that autograd asks for before the plan brings them back."""
 
     def name(self, operation: int) -> str:
@@ -98,11 +98,11 @@ class Mover(ABC):
         """Make the plan's moves before an operation begins."""
 
     @abstractmethod
-    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
         """Bring back what autograd asks for before the plan does."""
 
     @abstractmethod
-    def asked_for(self, entry: Entry) -> None:
+    def asked_for(self, entry: StorageEntry) -> None:
         """Take note that autograd asks for a storage that has come back, or is about to."""
 
     @abstractmethod
@@ -199,19 +199,19 @@ class SynchronousMover(Mover):
         if reference is None or reference() is not None:
             self.unfreed.append(unfreed(step, tensor, operation, entry.size))
 
-    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
         """Bring back what autograd asks for before the plan does."""
         step.comes_early(entry)
         self.late_bytes += entry.size
         self._fetch(step, entry)
 
-    def asked_for(self, entry: Entry) -> None:
+    def asked_for(self, entry: StorageEntry) -> None:
         """Do nothing: what has come back is there."""
 
     def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Do nothing: nothing is under way."""
 
-    def _fetch(self, step: FollowedStep, entry: Entry) -> None:
+    def _fetch(self, step: FollowedStep, entry: StorageEntry) -> None:
         if step.counter is None:
             device = torch.empty(entry.size, dtype=torch.uint8, device="cpu")
             self._copies.read(entry, device)
@@ -224,7 +224,7 @@ class SynchronousMover(Mover):
         entry.data, entry.version = device, device._version
 
 
-def away(step: FollowedStep, places: Iterable[SavedPlace]) -> list[Entry]:
+def away(step: FollowedStep, places: Iterable[SavedPlace]) -> list[StorageEntry]:
     """Return the storages of a tensor that are not on the device, and still needed."""
     entries = [step.entry(place) for place in places]
     return [entry for entry in entries if entry is not None and entry.away]
@@ -288,7 +288,7 @@ class TimedMover(SynchronousMover):
         if self.prefetched_bytes > before:
             self._transferred(Kind.PREFETCH, gap_at(step.step_plan.trace, tensor, operation), begin)
 
-    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
         """Bring back what autograd asks for before the plan does."""
         begin = self._now()
         super().fetch_late(step, entry)

@@ -32,7 +32,7 @@ from offcert.runtime.simulated import Policy, SimulatedDevice
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.stream_mover import StreamMover
 from offcert.runtime.streaming.synchronous import forecast_at_once
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.workloads.turns import Turns
 from support.runtime.captured import evict_everything
 
@@ -244,7 +244,7 @@ def test_what_has_no_room_in_a_spilled_arena_goes_to_a_file_too():
     layout.__dict__["overlapping"] = dict.fromkeys("ab", ("a", "b"))
     arena = SplitArena(device.arena(0), device.file(8))
     copies = StreamCopies(device, layout, arena, device.file)
-    entries = [Entry("a", 4), Entry("b", 4)]
+    entries = [StorageEntry("a", 4), StorageEntry("b", 4)]
     rows = [(each, torch.full((4,), n, dtype=torch.uint8)) for n, each in enumerate(entries, 1)]
     for row in rows:
         device.out.wait(device.compute.record())
