@@ -309,7 +309,11 @@ def _draw_sample(root: Element, x: float, y: float, label: str, colour: str, mar
 
 def _line(root: Element, path: str, points: Iterable[Corner], style: Style) -> None:
     colour, dashes, radius = style
-    lines = {"stroke": colour, "stroke_width": 1.4, "stroke_dasharray": dashes or "none"}
+    lines: dict[str, Any] = {
+        "stroke": colour,
+        "stroke_width": 1.4,
+        "stroke_dasharray": dashes or "none",
+    }
     element(root, "path", d=path, **lines, fill="none")
     for x, y in points:
         element(root, "circle", cx=float(x), cy=float(y), r=radius, fill=colour)

@@ -18,8 +18,7 @@ from torch.utils._pytree import tree_iter
 
 from offcert.runtime.simulated.arena import BYTE
 from offcert_lab.engines.machine import STREAMS, Machine
-from offcert_lab.engines.memory import HOST, Stay
-from offcert_lab.engines.work import Reference, Work
+from offcert_lab.engines.memory import HOST, Reference, Stay, Work
 
 # How often another stream than the most urgent one goes on, in orders by chance. Arbitrary.
 _CHANCE = 0.3
