@@ -25,7 +25,6 @@ from offcert.runtime.watch.entries import Handle, StorageEntry, is_plain
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 from offcert.runtime.workloads.workload import Batches, Workload, loss_function
 from offcert_lab.stages.linearise import (
-    Stage,
     StageChain,
     fake_copy,
     linearise,
@@ -127,12 +126,11 @@ class StagesRecorder:
 
     def _forward(self, batch: list[torch.Tensor]) -> torch.Tensor:
         labels = batch.pop() if len(batch) > 1 else None
-        interpreter = fx.Interpreter(self.chain.root)
-        env = interpreter.env = dict(self.chain.constants)
-        env[self.chain.input] = batch.pop()
+        interpreter = self.chain.interpreter(batch.pop())
+        env = interpreter.env
         self._begin()
         for index, stage in enumerate(self.chain.stages):
-            _run(stage, interpreter)
+            stage.run(interpreter)
             self._watch(env[stage.output], self.operations - 1 - index)
             self._reach(index + 1)
         loss = self.loss(env.pop(self.chain.stages[-1].output), labels)
@@ -251,14 +249,6 @@ class StagesRecorder:
                 )
             operations.append(Operation(name, duration, max(0, self.peaks[index] - during)))
         return Trace(operations, tensors)
-
-
-def _run(stage: Stage, interpreter: fx.Interpreter) -> None:
-    env = interpreter.env
-    for node, releases in zip(stage.nodes, stage.releases, strict=True):
-        env[node] = interpreter.run_node(node)
-        for dead in releases:
-            env.pop(dead, None)
 
 
 def _uses(life: _Life, died: int) -> tuple[int, ...]:
