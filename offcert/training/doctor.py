@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from offcert.certification.diagnosis import Diagnoses, Diagnosis
-from offcert.certification.doctor import Growing, Size, diagnose
+from offcert.certification.doctor import DoublingSearch, Size, diagnose
 from offcert.certification.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
@@ -144,8 +144,8 @@ def doctor(
         asked = {name: each for name, each in pairs if each is not None}
         return _size(model, shape, asked, dict(options or {}), settings)
 
-    sizes: list[Size | Growing] = [
-        Growing(partial(size, length=length)) if growing else size(number, length)
+    sizes: list[Size | DoublingSearch] = [
+        DoublingSearch(partial(size, length=length)) if growing else size(number, length)
         for number, length in product(batches or (None,), sequence or (None,))
     ]
     limits = {"host_memory": host_memory, "pageable_memory": pageable_memory}

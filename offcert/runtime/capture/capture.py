@@ -14,13 +14,13 @@ from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.core.forms import (
     FLAG,
+    LIST,
     TEXT,
     Absent,
     Integer,
-    IntegerOrNull,
     Integers,
-    Lists,
     Object,
+    OrNull,
     Plain,
     Record,
     member,
@@ -99,8 +99,8 @@ class Capture:
 _DOCUMENT: Record[Any] = Record(
     dict,
     ticks=Each(InOrder(Event, TEXT, TEXT, Integer(), Integer(), Integer())),
-    saved=Each(InOrder(tuple, Integer(), Integer(0), TEXT, Integers(0), IntegerOrNull())),
-    calls=Lists("a list of signatures"),
+    saved=Each(InOrder(tuple, Integer(), Integer(0), TEXT, Integers(0), OrNull(Integer(), int))),
+    calls=Each(LIST),
     backward_passes=Integer(1),
     tensors=TEXT,
     device=TEXT,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from offcert.core.carried.ranges import Line, Range, Ranges, Row
+from offcert.core.carried.ranges import Line, Range, Ranges, SequentialCall
 from offcert.runtime.watch.events import ENTER, LEAVE, Event
 from offcert.runtime.watch.hooks import is_compiled
 
@@ -106,7 +106,7 @@ class _Finder:
         """Return the operations between two moments; the last is before the first if none is."""
         return bisect_left(self.ticks, begun), bisect_left(self.ticks, ended) - 1
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[SequentialCall]:
         containers = {
             path: module
             for path, module in self.modules.items()
@@ -122,7 +122,9 @@ class _Finder:
             if row is not None:
                 yield row
 
-    def _row(self, event: Event, container: nn.Sequential, span: tuple[int, int]) -> Row | None:
+    def _row(
+        self, event: Event, container: nn.Sequential, span: tuple[int, int]
+    ) -> SequentialCall | None:
         above = f"{event.path}." if event.path else ""
         children = [(name, above + name) for name in container._modules]
         if not all(path in self.modules for _, path in children):
@@ -146,7 +148,7 @@ class _Finder:
                 last.append(end)
         if not names:
             return None
-        return Row(event.path, event.call, tuple(names), tuple(first), tuple(last))
+        return SequentialCall(event.path, event.call, tuple(names), tuple(first), tuple(last))
 
 
 def _above(path: str) -> Iterator[str]:

@@ -49,6 +49,9 @@ class GraphReport:
     # kernels need inside is not among them, nor are parameters, what the step is given, gradients
     # of parameters, and copies on the host.
     peak: int | None = None
+    # Graphs of the same code that were compiled before, for other inputs, and may still run: how
+    # many follow the plan, and how many do not.
+    before: tuple[int, int] = (0, 0)
 
     @property
     def planned_bytes(self) -> int:
@@ -84,7 +87,8 @@ class GraphReport:
     def __str__(self) -> str:
         """Say it in a sentence, with what is missing by name."""
         if self.refused is not None and not self.carried:
-            return f"no part of the plan of {self.plan} is carried out: {self.refused}"
+            text = f"no part of the plan of {self.plan} is carried out: {self.refused}"
+            return text + self._earlier
         text = (
             f"{self.carried_bytes} of {self.planned_bytes} planned bytes of {self.plan} move "
             "in compiled graphs"
@@ -97,7 +101,16 @@ class GraphReport:
             text += f"; {', '.join(missing)} do not run again: {why}"
         if not self.within:
             text += f"; buffers take {self.peak} bytes at their peak, of {self.limit} allowed"
-        return text
+        return text + self._earlier
+
+    @property
+    def _earlier(self) -> str:
+        if not any(self.before):
+            return ""
+        return (
+            f"; of the graphs compiled before of the same code, {self.before[0]} follow the plan, "
+            f"{self.before[1]} do not"
+        )
 
 
 def together(reports: Sequence[GraphReport], peak: int | None) -> GraphReport:

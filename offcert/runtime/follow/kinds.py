@@ -161,15 +161,12 @@ def is_smaller(run: StepRun) -> bool:
 
 
 def foreign_kernels(step_plan: StepPlan, here: str) -> str | None:
-    """Return in words that a step was captured for kernels of a card, and runs on the CPU."""
-    source = step_plan.problem.source or {}
-    kernels = source.get("attention")
-    if here != "cpu" or kernels in (None, MATH):
-        return None
-    return (
-        f"the step of {step_plan.name} was captured for attention as {source.get('hardware')} runs "
-        f"it ({kernels}), which keeps other tensors than the CPU may"
-    )
+    """Return in words that a step was captured for kernels of a card, and runs on the CPU.
+
+    Products are none: the CPU computes attention by them, too, where it has no kernel.
+    """
+    by_products = (step_plan.problem.source or {}).get("attention") == MATH
+    return None if by_products else step_plan.said_of_attention(here)
 
 
 def _same(one: Any, other: Any) -> bool:

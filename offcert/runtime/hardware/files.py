@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from offcert.core.documents import Fields, write_text
+from offcert.core.documents import Fields, naming, write_text
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, short_repr, show
 from offcert.core.units import parse_size
@@ -113,10 +113,8 @@ def _read(path: Path) -> Hardware:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
-    try:
+    with naming(path):
         return _parsed(Fields(document))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _parsed(fields: Fields) -> Hardware:

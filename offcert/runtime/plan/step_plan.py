@@ -146,6 +146,16 @@ class StepPlan:
         """Whether the plan leaves everything where it is."""
         return not self.parts
 
+    def said_of_attention(self, here: str) -> str | None:
+        """Return in words how a card computes attention, if the step runs on the CPU."""
+        source = self.problem.source or {}
+        if here != "cpu" or "attention" not in source:
+            return None
+        return (
+            f"the step of {self.name} was captured for attention as {source.get('hardware')} runs "
+            f"it ({source['attention']}), which keeps other tensors than the CPU may"
+        )
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of what the plan does and where the host keeps its copies."""

@@ -125,6 +125,8 @@ def lacking(step: FollowedStep, place: SavedPlace, operation: int, here: str = "
             f"; it was captured from a model on {captured}, whose kernels may keep other tensors, "
             f"such as masks of dropout: profile the model where it is trained, on {here}"
         )
+    elif (attention := step.step_plan.said_of_attention(here)) is not None:
+        why = f"; {attention}: profile it with measure=True where it is trained"
     step.deviate(
         f"{step.name(place.operation)} has not saved the {place.dtype} tensor of shape {shape} "
         f"that should leave before {step.name(operation)}{why}"
