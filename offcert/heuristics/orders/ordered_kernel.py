@@ -124,14 +124,16 @@ class OrderedArrays:
         """Return working memory for `evaluate_ordered`; it may be used for any number of calls."""
         return np.zeros((SCRATCH_ROWS, max(len(self.keys), len(self.gaps))), dtype=np.int64)
 
-    def makespan(self, offload_order: Sequence[int], prefetch_order: Sequence[int]) -> int:
+    def makespan(
+        self,
+        offload_order: Sequence[int],
+        prefetch_order: Sequence[int],
+        scratch: IntArray | None = None,
+    ) -> int:
         """Return `evaluate_ordered` of two orders given as sequences of gap numbers."""
-        offloads = np.array(offload_order, dtype=np.int64)
-        prefetches = np.array(prefetch_order, dtype=np.int64)
-        scratch = self.scratch()
-        return int(
-            evaluate_ordered(self.keys, self.gaps, self.settings, offloads, prefetches, scratch)
-        )
+        orders = (np.array(order, np.int64) for order in (offload_order, prefetch_order))
+        given = self.scratch() if scratch is None else scratch
+        return int(evaluate_ordered(self.keys, self.gaps, self.settings, *orders, given))
 
 
 @inlined
