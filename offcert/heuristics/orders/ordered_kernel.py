@@ -131,9 +131,11 @@ class OrderedArrays:
         scratch: IntArray | None = None,
     ) -> int:
         """Return `evaluate_ordered` of two orders given as sequences of gap numbers."""
-        orders = (np.array(order, np.int64) for order in (offload_order, prefetch_order))
-        given = self.scratch() if scratch is None else scratch
-        return int(evaluate_ordered(self.keys, self.gaps, self.settings, *orders, given))
+        offloads, prefetches = np.array(offload_order, np.int64), np.array(prefetch_order, np.int64)
+        scratch = self.scratch() if scratch is None else scratch
+        return int(
+            evaluate_ordered(self.keys, self.gaps, self.settings, offloads, prefetches, scratch)
+        )
 
 
 @inlined
