@@ -94,8 +94,7 @@ def _paths(given: list[Path]) -> Iterator[Path]:
 
 
 def _read(path: Path, verify: bool) -> PageDocument:
-    from offcert.core.documents import read_json
-    from offcert.core.errors import InputError
+    from offcert.core.documents import naming, read_json
     from offcert.proofs.certificate import certificate_from_json
     from offcert.questions.schedule.training_files import TRAINING_FORMAT, training_from_json
     from offcert.report.doctor import DOCTOR_FORMAT
@@ -104,12 +103,10 @@ def _read(path: Path, verify: bool) -> PageDocument:
 
     document = read_json(path)
     said = document.get("format") if isinstance(document, dict) else None
-    try:
+    with naming(path):
         if said == TRAINING_FORMAT:
             return PageDocument(path.name, training_from_json(document))
         if said == DOCTOR_FORMAT:
             return PageDocument(path.name, document)
         certificate = certificate_from_json(document)
         return PageDocument(path.name, certificate, verified(document) if verify else None)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None

@@ -263,12 +263,26 @@ def describe_certificate(certificate: Certificate) -> str:
         lines += _found_lines(certificate)
     elif choices_summary(problem):
         lines.append("  no schedule  is known")
+        lines += _own_checkpoints(problem)
     lines += notes_lines(certificate.notes)
     lines.append(f"  found in     {result.runtime:.1f} s")
     for bound in result.bounds:
         value = format_objective(bound.value, problem, result.objective)
         lines.append(f"  bound {value:>14}  {bound.method} ({bound.evidence})")
     return "\n".join([*lines, *_recompute_hint(certificate)])
+
+
+def _own_checkpoints(problem: Problem) -> list[str]:
+    """Return a line, if the model checkpoints by itself, on why no plan is known."""
+    least = problem.trace.least_memory
+    own = any(operation.name.startswith("R:") for operation in problem.trace.operations)
+    if not own or problem.platform.memory >= least:
+        return []
+    return [
+        "  the model runs modules again by itself, between which no plan can do so; moving alone "
+        f"needs {format_size(least, problem.units)}. For less memory switch its own checkpointing "
+        "off (gradient_checkpointing, torch.utils.checkpoint), and profile it again"
+    ]
 
 
 def _recompute_hint(certificate: Certificate) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from enum import StrEnum
-from typing import Protocol
+from functools import partial
 
 import torch
 
@@ -28,7 +28,7 @@ class Policy(StrEnum):
     IDEAL = "ideal"
 
 
-class Block:
+class MemoryBlock:
     """A stretch of a segment, between the stretches before and after it."""
 
     __slots__ = ("address", "after", "asked", "before", "free", "size", "small")
@@ -40,19 +40,31 @@ class Block:
         self.asked = 0
         self.small = small
         self.free = True
-        self.before: Block | None = None
-        self.after: Block | None = None
+        self.before: MemoryBlock | None = None
+        self.after: MemoryBlock | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether it is all of its segment."""
         return self.before is None and self.after is None
 
+    def take_in(self, after: MemoryBlock) -> None:
+        """Let it be one with the block after it."""
+        self.size += after.size
+        self.after = after.after
+        if after.after is not None:
+            after.after.before = self
 
-class Allocator(Protocol):
-    """Gives out memory and takes it back."""
 
-    def take(self, size: int) -> Block:
+class Allocator:
+    """Gives out memory within a limit and takes it back; counts bytes now, and at their peak."""
+
+    def __init__(self, limit: int | None, name: str) -> None:
+        self._limit, self._name = limit, name
+        self._allocated = self._requested = self._reserved = 0
+        self.reset_peaks()
+
+    def take(self, size: int) -> MemoryBlock:
         """Return a block of at least so many bytes.
 
         Raises
@@ -60,111 +72,79 @@ class Allocator(Protocol):
         torch.OutOfMemoryError
             If there is none.
         """
+        raise NotImplementedError
 
-    def give_back(self, block: Block) -> None:
+    def give_back(self, block: MemoryBlock) -> None:
         """Take a block back."""
-
-    def read(self) -> MemoryReading:
-        """Return the bytes that are allocated and reserved, now and at their peak."""
+        raise NotImplementedError
 
     def release(self) -> None:
         """Give segments back of which nothing is used."""
 
+    def read(self) -> MemoryReading:
+        """Return the bytes that are allocated and reserved, now and at their peak."""
+        return MemoryReading(
+            self._allocated,
+            self._reserved,
+            self._peak_allocated,
+            self._peak_reserved,
+            self._requested,
+            self._peak_requested,
+        )
+
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
+        self._peak_allocated, self._peak_reserved = self._allocated, self._reserved
+        self._peak_requested = self._requested
+
+    def _allocate(self, size: int, asked: int) -> None:
+        self._allocated += size
+        self._peak_allocated = max(self._peak_allocated, self._allocated)
+        self._requested += asked
+        self._peak_requested = max(self._peak_requested, self._requested)
+
+    def _reserve(self, size: int, asked: int) -> None:
+        """Reserve bytes for what was asked for, if the limit has so many left."""
+        if self._limit is not None and self._reserved + size > self._limit:
+            raise torch.OutOfMemoryError(
+                f"device {self._name} is out of memory: {asked} bytes were asked for, for which "
+                f"{size} would be taken; of {self._limit}, {self._reserved} are taken and "
+                f"{self._allocated} of these in use"
+            )
+        self._reserved += size
+        self._peak_reserved = max(self._peak_reserved, self._reserved)
 
 
-class _Counts:
-    """Bytes now, the most bytes, and the limit."""
-
-    def __init__(self, limit: int | None, name: str) -> None:
-        self.limit = limit
-        self.allocated = self.peak_allocated = 0
-        self.requested = self.peak_requested = 0
-        self.reserved = self.peak_reserved = 0
-        self._name = name
-
-    def allocate(self, size: int, asked: int) -> None:
-        self.allocated += size
-        self.peak_allocated = max(self.peak_allocated, self.allocated)
-        self.requested += asked
-        self.peak_requested = max(self.peak_requested, self.requested)
-
-    def reserve(self, size: int) -> None:
-        self.reserved += size
-        self.peak_reserved = max(self.peak_reserved, self.reserved)
-
-    def fits(self, size: int) -> bool:
-        return self.limit is None or self.reserved + size <= self.limit
-
-    def out_of_memory(self, asked: int, wanted: int) -> torch.OutOfMemoryError:
-        return torch.OutOfMemoryError(
-            f"device {self._name} is out of memory: {asked} bytes were asked for, for which "
-            f"{wanted} would be taken; of {self.limit}, {self.reserved} are taken and "
-            f"{self.allocated} of these in use"
-        )
-
-    def read(self) -> MemoryReading:
-        return MemoryReading(
-            self.allocated,
-            self.reserved,
-            self.peak_allocated,
-            self.peak_reserved,
-            self.requested,
-            self.peak_requested,
-        )
-
-    def reset_peaks(self) -> None:
-        self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
-        self.peak_requested = self.requested
-
-
-class IdealAllocator:
+class IdealAllocator(Allocator):
     """Gives out every byte of the limit, as if memory could be moved together at any time."""
 
-    def __init__(self, limit: int | None, name: str) -> None:
-        self._counts = _Counts(limit, name)
-
-    def take(self, size: int) -> Block:
+    def take(self, size: int) -> MemoryBlock:
         """Return a block of exactly so many bytes; it has no address."""
-        if not self._counts.fits(size):
-            raise self._counts.out_of_memory(size, size)
-        self._counts.reserve(size)
-        self._counts.allocate(size, size)
-        return Block(0, size, False)
+        self._reserve(size, size)
+        self._allocate(size, size)
+        return MemoryBlock(0, size, False)
 
-    def give_back(self, block: Block) -> None:
+    def give_back(self, block: MemoryBlock) -> None:
         """Take a block back."""
-        self._counts.reserve(-block.size)
-        self._counts.allocate(-block.size, -block.size)
-
-    def read(self) -> MemoryReading:
-        """Return the bytes that are allocated; no more than these are reserved."""
-        return self._counts.read()
-
-    def release(self) -> None:
-        """Do nothing: nothing is kept."""
-
-    def reset_peaks(self) -> None:
-        """Begin anew to look for the most bytes."""
-        self._counts.reset_peaks()
+        self._reserved -= block.size
+        self._allocate(-block.size, -block.size)
 
 
-class CachingAllocator:
+class CachingAllocator(Allocator):
     """Gives out memory as PyTorch does on CUDA, and falls to pieces as that does."""
 
     def __init__(self, limit: int | None, name: str, granule: int = 512) -> None:
-        self._counts = _Counts(limit, name)
+        super().__init__(limit, name)
         self._granule = granule
         # Free blocks of large (0) and small (1) segments, smallest first.
         self._free: tuple[list[tuple[int, int]], ...] = ([], [])
-        self._by_address: dict[int, Block] = {}
+        self._by_address: dict[int, MemoryBlock] = {}
         self._end = 0
 
-    def take(self, size: int) -> Block:
+    def take(self, size: int) -> MemoryBlock:
         """Return a block of at least so many bytes (rules 1 to 4)."""
         if size == 0:
-            return Block(0, 0, False)
+            return MemoryBlock(0, 0, False)
         rounded = -(-size // self._granule) * self._granule
         small = rounded <= _LARGEST_SMALL * self._granule
         block = self._best(rounded, small)
@@ -174,50 +154,38 @@ class CachingAllocator:
         if left >= self._granule if small else left > _LARGEST_SMALL * self._granule:
             self._cut(block, rounded)
         block.free, block.asked = False, size
-        self._counts.allocate(block.size, size)
+        self._allocate(block.size, size)
         return block
 
-    def give_back(self, block: Block) -> None:
+    def give_back(self, block: MemoryBlock) -> None:
         """Take a block back, and join it with its free neighbours (rule 5)."""
         if block.size == 0:
             return
-        self._counts.allocate(-block.size, -block.asked)
+        self._allocate(-block.size, -block.asked)
         before, after = block.before, block.after
         if after is not None and after.free:
             self._forget(after)
-            block.size += after.size
-            block.after = after.after
-            if after.after is not None:
-                after.after.before = block
+            block.take_in(after)
         if before is not None and before.free:
             self._forget(before)
-            before.size += block.size
-            before.after = block.after
-            if block.after is not None:
-                block.after.before = before
+            before.take_in(block)
             block = before
         self._keep(block)
 
-    def read(self) -> MemoryReading:
-        """Return the bytes of blocks that were given out, and of reserved segments."""
-        return self._counts.read()
-
     def release(self) -> None:
         """Give segments back of which nothing is used."""
-        self._give_back_segments()
+        for block in [each for each in self._by_address.values() if each.is_whole]:
+            self._forget(block)
+            self._reserved -= block.size
 
-    def reset_peaks(self) -> None:
-        """Begin anew to look for the most bytes."""
-        self._counts.reset_peaks()
-
-    def _best(self, size: int, small: bool) -> Block | None:
+    def _best(self, size: int, small: bool) -> MemoryBlock | None:
         free = self._free[small]
         place = bisect_left(free, (size, 0))
         if place == len(free):
             return None
         return self._by_address.pop(free.pop(place)[1])
 
-    def _segment(self, asked: int, rounded: int, small: bool) -> Block:
+    def _segment(self, asked: int, rounded: int, small: bool) -> MemoryBlock:
         unit = _SEGMENT_UNIT * self._granule
         if small:
             size = _SMALL_SEGMENT * self._granule
@@ -225,34 +193,27 @@ class CachingAllocator:
             size = _LARGE_SEGMENT * self._granule
         else:
             size = -(-rounded // unit) * unit
-        if not self._counts.fits(size):
-            self._give_back_segments()
-        if not self._counts.fits(size):
-            raise self._counts.out_of_memory(asked, size)
-        self._counts.reserve(size)
-        block = Block(self._end, size, small)
+        if self._limit is not None and self._reserved + size > self._limit:
+            self.release()
+        self._reserve(size, asked)
+        block = MemoryBlock(self._end, size, small)
         self._end += size
         return block
 
-    def _give_back_segments(self) -> None:
-        for block in [block for block in self._by_address.values() if block.is_whole]:
-            self._forget(block)
-            self._counts.reserve(-block.size)
-
-    def _cut(self, block: Block, size: int) -> None:
-        rest = Block(block.address + size, block.size - size, block.small)
+    def _cut(self, block: MemoryBlock, size: int) -> None:
+        rest = MemoryBlock(block.address + size, block.size - size, block.small)
         rest.before, rest.after = block, block.after
         if block.after is not None:
             block.after.before = rest
         block.size, block.after = size, rest
         self._keep(rest)
 
-    def _keep(self, block: Block) -> None:
+    def _keep(self, block: MemoryBlock) -> None:
         block.free = True
         insort(self._free[block.small], (block.size, block.address))
         self._by_address[block.address] = block
 
-    def _forget(self, block: Block) -> None:
+    def _forget(self, block: MemoryBlock) -> None:
         free = self._free[block.small]
         del free[bisect_left(free, (block.size, block.address))]
         del self._by_address[block.address]
@@ -269,43 +230,29 @@ class Ledger:
     """The blocks of storages, by their addresses, which are unique while the storages live."""
 
     def __init__(self, allocator: Allocator) -> None:
-        self._allocator = allocator
-        self._given_out: dict[int, Block] = {}
-        self._counted: dict[int, Block] = {}
+        self.allocator = allocator
+        self._given_out: dict[int, MemoryBlock] = {}
+        self._counted: dict[int, MemoryBlock] = {}
 
     def give_out(self, key: int, size: int) -> None:
         """Take memory for a storage of the device's own, until it has died."""
         counted = self._counted.pop(key, None)
-        self._given_out[key] = self._allocator.take(size) if counted is None else counted
+        self._given_out[key] = self.allocator.take(size) if counted is None else counted
 
     def died(self, key: int) -> None:
         """Give back the memory of a storage of the device's own, if it is one."""
-        block = self._given_out.pop(key, None)
-        if block is not None:
-            self._allocator.give_back(block)
+        self._give_back(self._given_out, key)
 
     def watch(self, tracker: LiveBytes) -> None:
         """Take memory for every storage that a tracker counts, as long as it does."""
-        tracker.allocated = self._allocated
-        tracker.freed = self._freed
+        tracker.allocated = self._count
+        tracker.freed = partial(self._give_back, self._counted)
 
-    def _allocated(self, key: int, size: int) -> None:
+    def _count(self, key: int, size: int) -> None:
         if key not in self._given_out and key not in self._counted:
-            self._counted[key] = self._allocator.take(size)
+            self._counted[key] = self.allocator.take(size)
 
-    def _freed(self, key: int) -> None:
-        block = self._counted.pop(key, None)
+    def _give_back(self, blocks: dict[int, MemoryBlock], key: int) -> None:
+        block = blocks.pop(key, None)
         if block is not None:
-            self._allocator.give_back(block)
-
-    def read(self) -> MemoryReading:
-        """Return the bytes that are allocated and reserved, now and at their peak."""
-        return self._allocator.read()
-
-    def release(self) -> None:
-        """Give segments back of which nothing is used."""
-        self._allocator.release()
-
-    def reset_peaks(self) -> None:
-        """Begin anew to look for the most bytes."""
-        self._allocator.reset_peaks()
+            self.allocator.give_back(block)

@@ -31,6 +31,12 @@ def test_a_step_is_certified_and_verified(
         f"offcert: {target} certifies a schedule for several devices, "
         "but training follows a schedule for one device\n"
     )
+    for command, page in (("plot", "plan.svg"), ("report", "page.html")):
+        assert main([command, str(target), "-o", str(tmp_path / page)]) == 2
+        assert capsys.readouterr().err == (
+            f"offcert: {target}: it is a certificate of a schedule for several devices, not of a "
+            "schedule: `offcert verify` shows it\n"
+        )
     forged = json.loads(target.read_text())
     forged["schedule"]["jobs"][0]["start"] -= 1
     target.write_text(json.dumps(forged))

@@ -16,14 +16,14 @@ from offcert.certification.rung import Rung
 from offcert.certification.search import PlacementSearch
 from offcert.certification.splitting import certify_split
 from offcert.cli import main
-from offcert.core.documents import canonical_digest
+from offcert.core.documents import canonical_digest, write_json
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import read_certificate
 from offcert.proofs.placement_certificate import read_placement
 from offcert.proofs.split_certificate import SplitCertificate, read_split_certificate
-from offcert.questions.placement.files import write_placement_problem
+from offcert.questions.placement.files import placement_problem_to_json
 from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.questions.split.menu import Alternative, Menu
 from offcert.questions.split.problem import Round, Split, SplitProblem
@@ -167,7 +167,7 @@ def test_units_that_are_no_bytes_have_no_unit(
 ) -> None:
     path = tmp_path / "p.json"
     problem = PlacementProblem("p", [Residence("a", 4, 0, 2)], units=offcert.Units())
-    write_placement_problem(path, problem)
+    write_json(path, placement_problem_to_json(problem))
     assert main(["place", str(path), "--capacity", "4KiB"]) == 2
     assert "needs no unit" in capsys.readouterr().err
     assert main(["place", str(path), "--capacity", "4"]) == 0

@@ -9,7 +9,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.core.errors import InputError
-from offcert.core.platform import Kind, Link
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Trace
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture import Clock, capture
@@ -20,8 +20,8 @@ from offcert.runtime.profiling.measured_step import captured_on_device, measure_
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.profiling.timing import RepeatedStep
 from offcert.runtime.simulated import SimulatedDevice
+from offcert.runtime.streaming.step_events import Stopwatch
 from offcert.runtime.watch.tracker import LiveBytes
-from offcert.runtime.workloads.turns import Stopwatch
 from support.runtime.captured import mean_step
 
 _T4 = hardware("t4")
@@ -33,7 +33,7 @@ def _step():
 
 
 def _device(link="duplex", **options):
-    return SimulatedDevice(rate_out=Fraction(12), rate_back=Fraction(10), link=link, **options)
+    return SimulatedDevice(Platform(0, Fraction(12), link, Fraction(10)), **options)
 
 
 def _close(found, expected):

@@ -29,7 +29,7 @@ from offcert.questions.placement.problem import (
 from offcert.questions.schedule.residences import residences
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
-from offcert.verification.findings import Outcome
+from offcert.verification.findings import VerificationOutcome
 from offcert.verification.limits import Limits
 from offcert.verification.placement import stays
 from support.problems.placements import random_placement_problem, scheduled
@@ -128,7 +128,7 @@ def test_every_forged_overlap_is_rejected(seeds: range) -> None:
                 addresses[first] = rng.randint(low, high)
                 document = placed.to_json() | {"addresses": addresses}
                 verification = offcert.verify(signed(document))
-                assert verification.outcome is Outcome.INVALID
+                assert verification.outcome is VerificationOutcome.INVALID
                 forged += 1
     assert forged >= 96
 
@@ -148,7 +148,7 @@ def test_every_changed_number_of_a_placement_in_a_certificate_is_found() -> None
                 # It ends before it begins.
                 assert name in ("start", "end")
                 continue
-            assert verification.outcome is Outcome.INVALID, (index, name)
+            assert verification.outcome is VerificationOutcome.INVALID, (index, name)
             seen.add(name)
     assert {"tensor", "name", "size", "start", "end", "address"} <= seen
 
@@ -259,7 +259,7 @@ def test_a_document_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     place(random_placement_problem(1), time_limit=5).write(tmp_path / "p.json")
     with pytest.raises(offcert.OffcertError, match="only 10 may be read"):
         offcert.verify(tmp_path / "p.json", Limits(document=10))
-    with pytest.raises(InputError, match=r'p\.json: format must be "offcert-certificate"'):
+    with pytest.raises(InputError, match=r"p\.json: it is a certificate of addresses, not"):
         read_certificate(tmp_path / "p.json")
 
 
