@@ -19,10 +19,10 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from offcert.core.platform import Kind
-from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
+from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.common.linear_solvers import SCIPY, LinearAnswer, solve_linear
 from offcert.formulations.common.outcome import SolverOutcome
-from offcert.formulations.fluid.milp import RELATIVE_MARGIN, recorded
+from offcert.formulations.fluid.milp import bound_of, recorded, require_feasible
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
 from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
 from offcert.questions.schedule.check_fluid import check_fluid
@@ -102,22 +102,16 @@ def solve_fluid(
         If the problem is infeasible.
     """
     began = time.monotonic()
-    lacking = infeasibility(problem)
-    if lacking is not None:
-        raise ValueError(f"{lacking.name} lacks {lacking.lacking} bytes, so there is no bound")
+    require_feasible(problem)
     rules = _rules(problem, ordered, whole_ticks, required)
     program = FluidProgram(problem, rules, Decisions())
     answer = solve_linear(program.model, SCIPY, time_limit=_SOLVING * time_limit)
-    compute = problem.trace.compute_time
-    margin = RELATIVE_MARGIN * program.unit * len(problem.trace)
-    idle = 0.0
-    if math.isfinite(answer.bound):
-        idle = max(0.0, answer.bound * program.unit - margin)
+    bound, margin = bound_of(problem, answer, program.unit)
     schedule = None
     if problem.transfers is not Transfers.ATOMIC:
         schedule = _schedule(problem, rules, program, answer, began + time_limit)
     return FluidOutcome(
-        compute + math.ceil(idle),
+        bound,
         schedule,
         ordered,
         infeasible=answer.infeasible and ordered,

@@ -176,16 +176,9 @@ def _run(
 
 
 def _grid_of(run: ModelRun, grid: int | None, plain: bool) -> TimeGrid | None:
-    """Return the problem on its grid, or None if no schedule fits; `run.upper` is set to match.
-
-    Of schedules only those shorter than the best one count. If windows as narrow as that leave
-    none, it is for the solver to say so, and those that are as long count too.
-    """
-    limits = [run.upper]
-    if run.best is not None and run.best.makespan <= run.upper:
-        limits.insert(0, run.best.makespan - 1)
-    for run.upper in limits:
-        cell = grid
+    """Return the problem on its grid, or None if no schedule fits; `run.upper` is set to match."""
+    for limit in run.limits:
+        run.upper, cell = limit, grid
         if cell is None:
             cell = choose_grid(run.problem, run.upper, _USUAL, plain)
         data = build_grid(run.problem, cell, run.upper, plain)

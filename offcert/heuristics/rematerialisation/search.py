@@ -89,7 +89,7 @@ class RematerialisationSearch:
     def _ticks(self, memory: int, longest: int, powers: Powers, weights: FloatArray) -> int | None:
         """Return the ticks of an attempt, or None if it does not get to the end."""
         end, self._runs, ticks = execute(
-            self.arrays.network_arrays,
+            self.arrays,
             len(self.network.values),
             memory,
             longest,
