@@ -182,7 +182,7 @@ def try_plan(found: Found, of: Case, seed: int, number: int, plan: int) -> None:
     made, chunk = on_the_host(random.Random(f"host {seed} {number} {plan}"), drawn.made)
     # With a limit, every byte too much is an error at once.
     ideal = chance.random() < 0.7
-    device = SimulatedDevice.of(
+    device = SimulatedDevice(
         made.problem.platform,
         memory=made.limit if ideal else None,
         policy="ideal" if ideal else "caching",

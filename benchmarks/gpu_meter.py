@@ -79,7 +79,7 @@ class Bench:
         if not self.simulated:
             return CudaDevice(self.where, timed=True)
         # The one place where the time of the host is said: here it takes none.
-        return SimulatedDevice.of(platform, **options)
+        return SimulatedDevice(platform, **options)
 
     def pinning_ms(self, size: int) -> float:
         """Return the milliseconds in which so many bytes are pinned, by how long some took."""

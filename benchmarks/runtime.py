@@ -135,7 +135,7 @@ class Bench:
     def device(self) -> Device:
         """Return a device that nothing has used yet."""
         if self._simulated:
-            return SimulatedDevice.of(self.problem.platform)
+            return SimulatedDevice(self.problem.platform)
         return CudaDevice(next(self.step.model.parameters()).device, timed=True)
 
     def way(self, way: Way) -> Row:

@@ -9,7 +9,7 @@ from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.devices_certificate import DevicesCertificate
 from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.split.problem import SplitProblem
-from offcert.report.findings import Text, notes_lines, notes_summary
+from offcert.report.findings import Text, claimed_bounds, notes_lines, notes_summary
 from offcert.verification.document import Verification
 
 
@@ -26,10 +26,7 @@ def devices_summary(certificate: DevicesCertificate) -> dict[str, Any]:
         "lower_bound": certificate.lower_bound,
         "gap": None if certificate.objective is None else certificate.gap,
         "found_by": certificate.found_by,
-        "bounds": [
-            {"method": b.method, "value": b.value, "evidence": str(b.evidence)}
-            for b in certificate.bounds
-        ],
+        "bounds": claimed_bounds(certificate.bounds),
         **notes_summary(certificate.notes),
     }
 

@@ -32,7 +32,7 @@ _SMALLEST = 2
 _DISTURBED = 6
 
 
-class Times:
+class OperationTimes:
     """Times of a captured step's operations, taken of steps that follow a makeshift."""
 
     def __init__(self, step_plan: StepPlan) -> None:
@@ -124,7 +124,7 @@ class Study:
     def under_way(self) -> bool:
         """Whether the backward pass of the step that is being studied is still to end."""
         inside = backward_number() != -1
-        return inside or (self.session.calls_made > 0 and self.session.backward_passes == 0)
+        return bool(inside or (self.session.calls and not self.session.backward_passes))
 
     def begin(
         self,

@@ -22,7 +22,7 @@ from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError, PlanError
 from offcert.runtime.torch_private import store_of_all
 from offcert.runtime.watch.sharded import is_sharded
-from offcert.training.search import EndedSearch, Found, Order, Search, begin
+from offcert.training.search import EndedSearch, Order, Search, SearchOutcome, begin
 
 # Searches that may take longer than they were given, and seconds for a process that comes later:
 # after that one is not waited for any more. Arbitrary.
@@ -100,7 +100,7 @@ class _Mine(Search):
             raise
         return self if apart else self._search
 
-    def poll(self) -> Found | None:
+    def poll(self) -> SearchOutcome | None:
         """Return the outcome of the search once the other processes have been told, or None."""
         try:
             found = self._search.poll()
@@ -125,14 +125,14 @@ class _Theirs(Search):
     def __init__(self, store: Any, key: str) -> None:
         self._store, self._key = store, key
 
-    def poll(self) -> Found | None:
+    def poll(self) -> SearchOutcome | None:
         """Return the outcome that the searching process has told, or None as long as it has not."""
         if not self._store.check([self._key]):
             return None
         document = json.loads(zlib.decompress(self._store.get(self._key)))
         if "error" in document:
             raise InputError(f"the process that searches for all has failed: {document['error']}")
-        return Found.from_json(document)
+        return SearchOutcome.from_json(document)
 
     def waited(self, seconds: float) -> EndedSearch:
         """Return the searching process's outcome as a search that has ended; wait for it."""

@@ -255,6 +255,5 @@ def _intervals(search: Search, effort: Effort, near: bool = False) -> ModelOutco
         lower_bound=search.proved_bound,
         upper_bound=search.objective,
         on_solution=search.offer,
-        energy=not near,
         near=near,
     )

@@ -158,7 +158,7 @@ def descend_first(search: Search, effort: Effort) -> None:
     """Offer plans that need next to no search: moving alone, running again alone, then both.
 
     They come however little time there is: GREEDY and what moves everything, the optimal persistent
-    checkpoints of a chain in few slots, the best of equal segments after one short cooling, and
+    checkpoints of a chain in few slots, the best of segments after one short cooling, and
     what such a cooling makes of that where tensors may leave as well.
     """
     problem = search.problem

@@ -104,7 +104,7 @@ def _free(memory: Memory, scheme: Scheme | None) -> list[int]:
     """Return the sizes of the free segments, once a scheme has been carried out."""
     gone = frozenset(scheme.blocks) if scheme is not None else frozenset()
     sizes = [0]
-    for segment in memory.pool:
+    for segment in memory.pool.segments:
         if segment.block is None or segment.block in gone:
             sizes[-1] += segment.size
         elif sizes[-1]:

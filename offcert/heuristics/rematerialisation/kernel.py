@@ -83,17 +83,9 @@ def _score(item: int, stage: int, net: Any, held: IntArray, rules: Any) -> float
 
 
 @inner
-def _free(
-    room: int,
-    stage: int,
-    wanted_too: bool,
-    net: Any,
-    held: IntArray,
-    there: IntArray,
-    totals: IntArray,
-    rules: Any,
-) -> int:
+def _free(room: int, stage: int, wanted_too: bool, net: Any, state: Any, rules: Any) -> int:
     """Give items up until there is room; return 1, 2 if the stage needs one of them, or 0."""
+    held, _, totals = state
     items, outcome = net[ITEMS], 1
     while totals[LIVE] + room > rules[2]:
         best, value = -1, -np.inf
@@ -112,7 +104,7 @@ def _free(
             return 0
         if held[WANTED, best]:
             outcome = 2
-        give_up(best, net, held, there, totals)
+        give_up(best, net, state)
     return outcome
 
 
@@ -130,15 +122,7 @@ def _soon(item: int, run: int, stage: int, net: Any, held: IntArray) -> bool:
 
 
 @inner
-def _make_room(
-    run: int,
-    stage: int,
-    net: Any,
-    held: IntArray,
-    there: IntArray,
-    totals: IntArray,
-    rules: Any,
-) -> tuple[int, int]:
+def _make_room(run: int, stage: int, net: Any, state: Any, rules: Any) -> tuple[int, int]:
     """Return the result of `_free`, and which of the items that it writes a run keeps, as bits."""
     steps, items = net[STEPS], net[ITEMS]
     begin, members = net[MAKES]
@@ -148,34 +132,26 @@ def _make_room(
         item = members[place]
         whole += items[SIZE, item]
         beyond = place - first >= BITS
-        if beyond or _soon(item, run, stage, net, held):
+        if beyond or _soon(item, run, stage, net, state[0]):
             some |= 0 if beyond else 1 << (place - first)
             part += items[SIZE, item]
     everything = (1 << min(last - first, BITS)) - 1
     leaner = steps[LEAN, run] != NONE and some != everything and part < whole
     for wanted_too in (False, True):
-        result = _free(whole, stage, wanted_too, net, held, there, totals, rules)
+        result = _free(whole, stage, wanted_too, net, state, rules)
         if result:
             return result, everything
         if leaner:
-            result = _free(part, stage, wanted_too, net, held, there, totals, rules)
+            result = _free(part, stage, wanted_too, net, state, rules)
             if result:
                 return result, some
     return 0, 0
 
 
 @inner
-def _run(
-    run: int,
-    stage: int,
-    net: Any,
-    held: IntArray,
-    there: IntArray,
-    totals: IntArray,
-    rules: Any,
-    written: Lists,
-) -> int:
+def _run(run: int, stage: int, net: Any, state: Any, rules: Any, written: Lists) -> int:
     """Run a computation; return 1, 2 if the stage has to be looked at anew, or 0 without room."""
+    held, there, totals = state
     items, (order, kept) = net[ITEMS], written
     reads, read = net[NEEDS]
     begin, members = net[MAKES]
@@ -186,8 +162,8 @@ def _run(
     for place in range(begin[run], begin[run + 1]):
         old = there[items[VALUE, members[place]]]
         if old >= 0:
-            give_up(old, net, held, there, totals)
-    result, keep = _make_room(run, stage, net, held, there, totals, rules)
+            give_up(old, net, state)
+    result, keep = _make_room(run, stage, net, state, rules)
     for place in range(reads[run], reads[run + 1]):
         held[SEEN, read[place]] = 0
         held[WANTED, read[place]] -= 1
@@ -216,15 +192,14 @@ def _run(
 def _run_stage(
     stage: int,
     net: Any,
-    held: IntArray,
-    there: IntArray,
-    totals: IntArray,
+    state: Any,
     rules: Any,
     written: Lists,
     marks: IntArray,
     longest: int,
 ) -> int:
     """Run marked computations in order; return how that ended, or -1 to mark anew."""
+    held, _, totals = state
     begin, members = net[NEEDS]
     for run in range(stage + 1):
         if not marks[run]:
@@ -234,7 +209,7 @@ def _run_stage(
         for place in range(begin[run], begin[run + 1]):
             if not held[THERE, members[place]]:
                 return -1
-        result = _run(run, stage, net, held, there, totals, rules, written)
+        result = _run(run, stage, net, state, rules, written)
         if result == 0:
             return NO_ROOM
         if result == 2 and run < stage:
@@ -243,13 +218,14 @@ def _run_stage(
 
 
 @inner
-def _forget(stage: int, net: Any, held: IntArray, there: IntArray, totals: IntArray) -> None:
+def _forget(stage: int, net: Any, state: Any) -> None:
     """Free items that are of no use after a first run."""
+    held, _, totals = state
     items = net[ITEMS]
     for place in range(totals[LISTED] - 1, -1, -1):
         item = held[LIST, place]
         if items[LAST, item] <= stage:
-            give_up(item, net, held, there, totals)
+            give_up(item, net, state)
 
 
 @compiled
@@ -277,6 +253,7 @@ def execute(
     marks = np.zeros(steps.shape[1], np.int64)
     redo = np.zeros(values, np.int64)
     stack = np.zeros(items.shape[1] + len(needs[1]) * 2 + 2, np.int64)
+    state = (held, there, totals)
     rules = (weights, powers, memory)
     for item in range(items.shape[1]):
         if items[MAKER, item] < 0:
@@ -289,13 +266,11 @@ def execute(
             if not look(stage, net, held, there, marks, redo, stack):
                 end = LOST
             else:
-                end = _run_stage(
-                    stage, net, held, there, totals, rules, (order, kept), marks, longest
-                )
+                end = _run_stage(stage, net, state, rules, (order, kept), marks, longest)
             if end >= 0:
                 break
         if end != DONE:
             return (NO_ROOM if end < 0 else end), totals[RUNS], totals[TIME]
-        _forget(stage, net, held, there, totals)
+        _forget(stage, net, state)
     end = TOO_LONG if totals[TIME] > longest else DONE
     return end, totals[RUNS], totals[TIME]

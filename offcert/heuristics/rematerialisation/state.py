@@ -209,8 +209,9 @@ def strike(item: int, held: IntArray, totals: IntArray) -> None:
 
 
 @inner
-def give_up(item: int, net: Any, held: IntArray, there: IntArray, totals: IntArray) -> None:
+def give_up(item: int, net: Any, state: Any) -> None:
     """Free an item, and remember what it takes to make it again."""
+    held, there, totals = state
     held[COST, item] = making_cost(item, net, held)
     strike(item, held, totals)
     there[net[ITEMS][VALUE, item]] = -1

@@ -148,7 +148,7 @@ HOLD = torch.ops.offcert.hold.default
 
 # Expressions that kernels of Inductor may call instead of the operators, without asking PyTorch
 # which function that is; holding a tensor is no call at all.
-DIRECT = {
+DIRECT: dict[Any, str] = {
     HOLD: "",
     OFFLOAD: f"{__name__}.begin",
     RELOAD: f"{__name__}.begin",

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from offcert.runtime.follow.counting import Known, Reserved
+from offcert.runtime.follow.counting import CountedSteps, Reserved
 from offcert.runtime.follow.excess import Excess
 from offcert.runtime.plan.step_plan import StepPlan
-from offcert.runtime.plan.step_table import NONE, Row, Turns
+from offcert.runtime.plan.step_table import NONE, EventRow, Turns
 from offcert.runtime.watch.events import (
     END,
     OPERATOR,
@@ -32,7 +32,7 @@ from offcert.runtime.watch.signature import Signature
 from offcert.runtime.watch.tracker import LiveBytes
 
 
-class Clock(Session):
+class StepClock(Session):
     """A step that begins the operations of a plan that matter, one after the other.
 
     It hears of all if it is `full`, and something is done around each if they are `counted`. `now`
@@ -176,7 +176,7 @@ class Clock(Session):
         return self.step_plan.trace.operations[operation].name if operation >= 0 else "nothing"
 
 
-_NOTHING = Row(NONE, ())
+_NOTHING = EventRow(NONE, ())
 
 
 def listen(
@@ -198,7 +198,7 @@ class GradientTurns:
 
     __slots__ = ("_again", "_operations", "guard", "session")
 
-    def __init__(self, session: Clock, operations: Turns) -> None:
+    def __init__(self, session: StepClock, operations: Turns) -> None:
         self.session = session
         self.guard: Guard = session.hooks.guard
         self._operations, self._again = operations, 0
@@ -223,7 +223,7 @@ class IdleRun(Session):
         step_plan: StepPlan,
         exceeds: Callable[[str], None],
         reserved: Reserved,
-        known: Known,
+        known: CountedSteps,
         counter: LiveBytes | None,
     ) -> None:
         super().__init__(hooks)

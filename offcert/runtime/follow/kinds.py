@@ -69,7 +69,8 @@ class Kinds:
 
     def tell_apart(self, step_plans: Sequence[StepPlan]) -> bool:
         """Whether steps are told apart by all that they do: they vary, or begin alike."""
-        return self.vary or share_calls(step_plans)
+        calls = [each.capture.calls[0] for each in step_plans]
+        return self.vary or any(call in calls[:number] for number, call in enumerate(calls))
 
     def forget(self, step_plan: StepPlan) -> None:
         """Know nothing any more of a plan that no step follows from now on."""
@@ -170,12 +171,6 @@ def foreign_kernels(step_plan: StepPlan, here: str) -> str | None:
 
 def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
-
-
-def share_calls(step_plans: Sequence[StepPlan]) -> bool:
-    """Whether some of the plans are for steps that begin with the same call."""
-    calls = [each.capture.calls[0] for each in step_plans]
-    return any(call in calls[:number] for number, call in enumerate(calls))
 
 
 def _entered(step_plan: StepPlan) -> list[str]:

@@ -87,7 +87,7 @@ class HostedSteps:
         self.host = host
         self._sizes: dict[Kind, tuple[int, ...]] = dict.fromkeys(Kind, ())
         self._coming = {kind: iter(self._sizes[kind]) for kind in Kind}
-        self.device = SimulatedDevice.of(
+        self.device = SimulatedDevice(
             platform, policy=Policy.IDEAL, host=host, size_of=self._size_of
         )
 
@@ -144,11 +144,9 @@ class HostedSteps:
 def _sizes_of(plan: StepPlan) -> dict[Kind, tuple[int, ...]]:
     """Return the bytes of a plan's transfers, in the order in which they are handed over."""
     assert plan.timetable is not None
-    actions = [action for row in plan.timetable.actions for action in row]
-    return {
-        kind: tuple(plan.trace.gap_size(each.gap) for each in actions if each.act is act)
-        for kind, act in ((Kind.OFFLOAD, Act.COPY_OUT), (Kind.PREFETCH, Act.CLAIM))
-    }
+    acts = {Kind.OFFLOAD: Act.COPY_OUT, Kind.PREFETCH: Act.CLAIM}
+    gaps = {kind: plan.timetable.gaps(act) for kind, act in acts.items()}
+    return {kind: tuple(map(plan.trace.gap_size, found)) for kind, found in gaps.items()}
 
 
 @contextmanager
@@ -279,7 +277,7 @@ def train_device(
     cpu = torch.device("cpu")
     if asked != DeviceKind.SIMULATED:
         return TrainDevice(DeviceKind.CPU, None, cpu)
-    simulated = SimulatedDevice.of(
+    simulated = SimulatedDevice(
         problem.platform,
         # Otherwise nobody tells it which memory operators take.
         memory=problem.platform.memory if count else None,

@@ -181,7 +181,8 @@ def profile(
     source |= _origin(made, measure, asked.hardware)
     if device_memory is not None:
         memory = memory_beside(device_memory, uncounted)
-    left = _memory_left(made.found, uncounted)
+    # What is left of the device's memory, or the least that is feasible.
+    left = max(made.found.memory - sum(uncounted.values()), made.found.trace.least_memory)
     problem = Problem(
         name or label,
         made.network,
@@ -244,11 +245,6 @@ def _origin(made: _Made, measured: bool, model: Hardware | None) -> dict[str, An
     version = torch.__version__.partition("+")[0]
     origin = {"hardware": found.device, "measured": measured, "torch": version} | stated
     return origin | {"measurement": dict(found.details)} if found.details else origin
-
-
-def _memory_left(found: Measurement, uncounted: Mapping[str, int]) -> int:
-    """Return the bytes of a device's memory that are left, or the least that is feasible."""
-    return max(found.memory - sum(uncounted.values()), found.trace.least_memory)
 
 
 def _label(model: str | nn.Module | TrainingStep, shape: tuple[int, ...] | None) -> str:

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from offcert.core.errors import InputError
-from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
+from offcert.runtime.segments.frame import ForwardWalk, Now, SegmentFrame, run_frame
 from offcert.runtime.segments.lines import Calls, LineCall, encloses, end_lines
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.resolve import Lookup, Part, resolve
@@ -39,10 +39,10 @@ class _Wrapped:
         self.guard = guard_of(segments.hooks)
 
     @guarded()
-    def frame(self, part: Part) -> Frame | None:
+    def frame(self, part: Part) -> SegmentFrame | None:
         """Return a frame for a call of a segment, if it is to run again."""
         runs = self.segments.runs(part)
-        return self.segments.frame(part, self.path, Frame) if runs else None
+        return self.segments.frame(part, self.path, SegmentFrame) if runs else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is made of a copy of the model is no matter of the plan.
@@ -70,7 +70,7 @@ class ModuleCall(_Wrapped):
             return LineCall(self.segments, walk, key).run(once, args, kwargs)
         return self._once(walk, key, *args, **kwargs)
 
-    def _once(self, walk: Walk, key: tuple[str, int], /, *args: Any, **kwargs: Any) -> Any:
+    def _once(self, walk: ForwardWalk, key: tuple[str, int], /, *args: Any, **kwargs: Any) -> Any:
         part = walk.lookup.calls.get(key)
         frame = None if part is None else self.frame(part)
         if frame is None:
@@ -133,7 +133,7 @@ class _Children:
 
 
 class TickHook:
-    """The events of a module in which, or after which, something may be kept."""
+    """Hooks that tell of the calls of a module in which, or after which, something is kept."""
 
     def __init__(self, segments: Calls, path: str) -> None:
         self.segments, self.path = segments, path
@@ -243,13 +243,9 @@ class Segments(Calls):
             raise InputError("these segments have been attached already")
         trained = [each for each in self.root.parameters() if not is_lazy(each)]
         self._parameters = {each.untyped_storage()._cdata for each in trained}
-        watched: dict[str, nn.Module] = {}
-        modules: dict[str, nn.Module] = {}
-        containers: dict[str, nn.Sequential] = {}
-        for lookup in self.lookups:
-            watched |= lookup.watched
-            modules |= lookup.modules
-            containers |= lookup.containers
+        modules = {path: each for one in self.lookups for path, each in one.modules.items()}
+        containers = {path: each for one in self.lookups for path, each in one.containers.items()}
+        watched = {path: each for one in self.lookups for path, each in one.watched.items()}
         try:
             for path, module in modules.items():
                 self._replace(module, "_call_impl", ModuleCall(self, path, module))
@@ -291,7 +287,7 @@ class Segments(Calls):
             self._steps += 1
             self._new_sizes = bool(sizes) and (number, sizes) not in self._known_sizes
             self._known_sizes.add((number, sizes))
-        self.now.walk = Walk(self.lookups[number], calls)
+        self.now.walk = ForwardWalk(self.lookups[number], calls)
 
     def end_call(self) -> None:
         """End it."""

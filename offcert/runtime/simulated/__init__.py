@@ -29,7 +29,7 @@ Its rules:
    `by_chance`) run copies that may run, and let the host see that events have happened, which then
    lets it have taken as long. The simulation itself takes none of the host's time.
 7. Two uses of the same memory, at least one of which writes, must be ordered by events; otherwise
-   they are a `Race`, whatever happened to be first. Uses are:
+   they are a `DataRace`, whatever happened to be first. Uses are:
 
    - the allocation of a storage, in the order of ``compute``, and its death, which is one too:
      what ``compute`` does next may write there. A storage that was not allocated here was written
@@ -62,14 +62,14 @@ from offcert.runtime.simulated.allocator import Policy
 from offcert.runtime.simulated.arena import SimulatedArena
 from offcert.runtime.simulated.device import SimulatedDevice
 from offcert.runtime.simulated.host import HostClock, RealHost
-from offcert.runtime.simulated.races import Race, RaceError, RaceKind
+from offcert.runtime.simulated.races import DataRace, RaceError, RaceKind
 from offcert.runtime.simulated.streams import Adversary, by_chance, early, late
 
 __all__ = [
     "Adversary",
+    "DataRace",
     "HostClock",
     "Policy",
-    "Race",
     "RaceError",
     "RaceKind",
     "RealHost",

@@ -28,7 +28,7 @@ class Policy(StrEnum):
     IDEAL = "ideal"
 
 
-class Block:
+class MemoryBlock:
     """A stretch of a segment, between the stretches before and after it."""
 
     __slots__ = ("address", "after", "asked", "before", "free", "size", "small")
@@ -40,15 +40,15 @@ class Block:
         self.asked = 0
         self.small = small
         self.free = True
-        self.before: Block | None = None
-        self.after: Block | None = None
+        self.before: MemoryBlock | None = None
+        self.after: MemoryBlock | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether it is all of its segment."""
         return self.before is None and self.after is None
 
-    def take_in(self, after: Block) -> None:
+    def take_in(self, after: MemoryBlock) -> None:
         """Let it be one with the block after it."""
         self.size += after.size
         self.after = after.after
@@ -64,7 +64,7 @@ class Allocator:
         self._allocated = self._requested = self._reserved = 0
         self.reset_peaks()
 
-    def take(self, size: int) -> Block:
+    def take(self, size: int) -> MemoryBlock:
         """Return a block of at least so many bytes.
 
         Raises
@@ -74,7 +74,7 @@ class Allocator:
         """
         raise NotImplementedError
 
-    def give_back(self, block: Block) -> None:
+    def give_back(self, block: MemoryBlock) -> None:
         """Take a block back."""
         raise NotImplementedError
 
@@ -118,13 +118,13 @@ class Allocator:
 class IdealAllocator(Allocator):
     """Gives out every byte of the limit, as if memory could be moved together at any time."""
 
-    def take(self, size: int) -> Block:
+    def take(self, size: int) -> MemoryBlock:
         """Return a block of exactly so many bytes; it has no address."""
         self._reserve(size, size)
         self._allocate(size, size)
-        return Block(0, size, False)
+        return MemoryBlock(0, size, False)
 
-    def give_back(self, block: Block) -> None:
+    def give_back(self, block: MemoryBlock) -> None:
         """Take a block back."""
         self._reserved -= block.size
         self._allocate(-block.size, -block.size)
@@ -138,13 +138,13 @@ class CachingAllocator(Allocator):
         self._granule = granule
         # Free blocks of large (0) and small (1) segments, smallest first.
         self._free: tuple[list[tuple[int, int]], ...] = ([], [])
-        self._by_address: dict[int, Block] = {}
+        self._by_address: dict[int, MemoryBlock] = {}
         self._end = 0
 
-    def take(self, size: int) -> Block:
+    def take(self, size: int) -> MemoryBlock:
         """Return a block of at least so many bytes (rules 1 to 4)."""
         if size == 0:
-            return Block(0, 0, False)
+            return MemoryBlock(0, 0, False)
         rounded = -(-size // self._granule) * self._granule
         small = rounded <= _LARGEST_SMALL * self._granule
         block = self._best(rounded, small)
@@ -157,7 +157,7 @@ class CachingAllocator(Allocator):
         self._allocate(block.size, size)
         return block
 
-    def give_back(self, block: Block) -> None:
+    def give_back(self, block: MemoryBlock) -> None:
         """Take a block back, and join it with its free neighbours (rule 5)."""
         if block.size == 0:
             return
@@ -178,14 +178,14 @@ class CachingAllocator(Allocator):
             self._forget(block)
             self._reserved -= block.size
 
-    def _best(self, size: int, small: bool) -> Block | None:
+    def _best(self, size: int, small: bool) -> MemoryBlock | None:
         free = self._free[small]
         place = bisect_left(free, (size, 0))
         if place == len(free):
             return None
         return self._by_address.pop(free.pop(place)[1])
 
-    def _segment(self, asked: int, rounded: int, small: bool) -> Block:
+    def _segment(self, asked: int, rounded: int, small: bool) -> MemoryBlock:
         unit = _SEGMENT_UNIT * self._granule
         if small:
             size = _SMALL_SEGMENT * self._granule
@@ -196,24 +196,24 @@ class CachingAllocator(Allocator):
         if self._limit is not None and self._reserved + size > self._limit:
             self.release()
         self._reserve(size, asked)
-        block = Block(self._end, size, small)
+        block = MemoryBlock(self._end, size, small)
         self._end += size
         return block
 
-    def _cut(self, block: Block, size: int) -> None:
-        rest = Block(block.address + size, block.size - size, block.small)
+    def _cut(self, block: MemoryBlock, size: int) -> None:
+        rest = MemoryBlock(block.address + size, block.size - size, block.small)
         rest.before, rest.after = block, block.after
         if block.after is not None:
             block.after.before = rest
         block.size, block.after = size, rest
         self._keep(rest)
 
-    def _keep(self, block: Block) -> None:
+    def _keep(self, block: MemoryBlock) -> None:
         block.free = True
         insort(self._free[block.small], (block.size, block.address))
         self._by_address[block.address] = block
 
-    def _forget(self, block: Block) -> None:
+    def _forget(self, block: MemoryBlock) -> None:
         free = self._free[block.small]
         del free[bisect_left(free, (block.size, block.address))]
         del self._by_address[block.address]
@@ -231,8 +231,8 @@ class Ledger:
 
     def __init__(self, allocator: Allocator) -> None:
         self.allocator = allocator
-        self._given_out: dict[int, Block] = {}
-        self._counted: dict[int, Block] = {}
+        self._given_out: dict[int, MemoryBlock] = {}
+        self._counted: dict[int, MemoryBlock] = {}
 
     def give_out(self, key: int, size: int) -> None:
         """Take memory for a storage of the device's own, until it has died."""
@@ -252,7 +252,7 @@ class Ledger:
         if key not in self._given_out and key not in self._counted:
             self._counted[key] = self.allocator.take(size)
 
-    def _give_back(self, blocks: dict[int, Block], key: int) -> None:
+    def _give_back(self, blocks: dict[int, MemoryBlock], key: int) -> None:
         block = blocks.pop(key, None)
         if block is not None:
             self.allocator.give_back(block)

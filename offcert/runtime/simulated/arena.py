@@ -34,7 +34,7 @@ def poisoned(size: int) -> torch.Tensor:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownStorage:
     """One storage."""
 
     size: int  # Bytes
@@ -55,20 +55,20 @@ class Known:
 class Storages:
     """All that live. A storage's Python object lives as long as the storage, as torch keeps it."""
 
-    def __init__(self, streams: int, died: Callable[[int, Known], None]) -> None:
+    def __init__(self, streams: int, died: Callable[[int, KnownStorage], None]) -> None:
         self._streams = streams
         self._died = died
         # By address, which is unique while a storage lives.
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, KnownStorage] = {}
 
-    def know(self, storage: torch.UntypedStorage, born: int = 0) -> Known:
+    def know(self, storage: torch.UntypedStorage, born: int = 0) -> KnownStorage:
         """Return the record of a storage; `born` counts if it is seen for the first time."""
         key = storage._cdata
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = Known(storage.nbytes(), born, Uses(self._streams))
+            known = self._known[key] = KnownStorage(storage.nbytes(), born, Uses(self._streams))
 
-            def died(_: object, key: int = key, known: Known = known) -> None:
+            def died(_: object, key: int = key, known: KnownStorage = known) -> None:
                 if self._known.get(key) is known:
                     del self._known[key]
                 self._died(key, known)
@@ -163,11 +163,11 @@ class PinnedBudget:
 
 
 @dataclass(slots=True)
-class Job:
+class PendingCopy:
     """One storage of a copy, to be carried out later."""
 
     outwards: bool
-    known: Known
+    known: KnownStorage
     begin: int
     arena: SimulatedArena
     offset: int
@@ -186,7 +186,7 @@ class Job:
             ctypes.memmove(target, source, self.size)
 
 
-def run_all(jobs: Sequence[Job]) -> None:
+def run_all(jobs: Sequence[PendingCopy]) -> None:
     """Carry out the parts of one copy."""
     for job in jobs:
         job.run()

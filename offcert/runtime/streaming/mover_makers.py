@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from offcert.runtime.device.host import HostStore
 from offcert.runtime.device.interface import Arena, Device
@@ -250,12 +250,7 @@ def _leaving(step_plan: StepPlan, size: int) -> list[tuple[int, int]]:
     """Return addresses and sizes in the arena in the order in which copies leave for them."""
     assert step_plan.timetable is not None
     offsets = step_plan.host.offsets
-    gaps = [
-        action.gap
-        for row in step_plan.timetable.actions
-        for action in row
-        if action.act is Act.COPY_OUT
-    ]
+    gaps = step_plan.timetable.gaps(Act.COPY_OUT)
     places = [place for gap in gaps for place in step_plan.parts[step_plan.trace.gaps[gap].tensor]]
     found = [(offsets[place], place.size) for place in places if place.size]
     return [(begin, part) for begin, part in found if begin < size]
@@ -265,25 +260,12 @@ def _returning(step_plan: StepPlan, file: Arena) -> list[list[Staged[SavedPlace]
     """Return the storages that come back from a file in a step, transfer by transfer."""
     assert step_plan.timetable is not None
     assert step_plan.registered is not None
-    found = []
-    for action in (action for row in step_plan.timetable.actions for action in row):
-        if action.act is Act.CLAIM:
-            places = step_plan.parts[step_plan.trace.gaps[action.gap].tensor]
-            offsets = step_plan.host.offsets
-            found.append(
-                [
-                    Staged(place, file, offsets[place] - step_plan.registered, place.size)
-                    for place in places
-                    if place.size and offsets[place] >= step_plan.registered
-                ]
-            )
-    return found
-
-
-def mover_maker_for(
-    device: Device | None, directory: str | None, *, timed: bool, spill: str | None
-) -> MoverMaker[Any]:
-    """Return who makes movers for a device; for None, those that copy at once."""
-    if device is None:
-        return SynchronousMoverMaker(directory, timed=timed, spill=spill)
-    return StreamMoverMaker(device, timed=timed, spill=spill)
+    offsets, begin = step_plan.host.offsets, step_plan.registered
+    return [
+        [
+            Staged(place, file, offsets[place] - begin, place.size)
+            for place in step_plan.parts[step_plan.trace.gaps[gap].tensor]
+            if place.size and offsets[place] >= begin
+        ]
+        for gap in step_plan.timetable.gaps(Act.CLAIM)
+    ]

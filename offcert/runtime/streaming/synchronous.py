@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from operator import attrgetter
 from typing import Protocol
 
 import torch
@@ -21,7 +23,7 @@ from offcert.runtime.plan.reports import Unfreed
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.copies import HostCopies, StreamCopies
 from offcert.runtime.streaming.step_events import Mark, StepEvents
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.tracker import LiveBytes
 
@@ -33,13 +35,13 @@ class FollowedStep(Protocol):
     counter: LiveBytes | None
     deviation: str | None
 
-    by_place: dict[SavedPlace, weakref.ref[Entry]]
+    by_place: dict[SavedPlace, weakref.ref[StorageEntry]]
 
     @property
     def left_out(self) -> Container[int]:
         """The operations that it does not do."""
 
-    def entry(self, place: SavedPlace) -> Entry | None:
+    def entry(self, place: SavedPlace) -> StorageEntry | None:
         """Return the entry that the step saved at a place, if autograd still needs it, or None."""
 
     def deviate(self, what: str) -> None:
@@ -48,7 +50,7 @@ class FollowedStep(Protocol):
     def stays(self, tensor: int, operation: int, size: int) -> None:
         """Take note of bytes that could not leave before an operation."""
 
-    def comes_early(self, entry: Entry) -> None:
+    def comes_early(self, entry: StorageEntry) -> None:
         """Take note of bytes that autograd asks for before the plan brings them back."""
 
     def name(self, operation: int) -> str:
@@ -96,11 +98,11 @@ class Mover(ABC):
         """Make the plan's moves before an operation begins."""
 
     @abstractmethod
-    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
         """Bring back what autograd asks for before the plan does."""
 
     @abstractmethod
-    def asked_for(self, entry: Entry) -> None:
+    def asked_for(self, entry: StorageEntry) -> None:
         """Take note that autograd asks for a storage that has come back, or is about to."""
 
     @abstractmethod
@@ -197,19 +199,19 @@ class SynchronousMover(Mover):
         if reference is None or reference() is not None:
             self.unfreed.append(unfreed(step, tensor, operation, entry.size))
 
-    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
         """Bring back what autograd asks for before the plan does."""
         step.comes_early(entry)
         self.late_bytes += entry.size
         self._fetch(step, entry)
 
-    def asked_for(self, entry: Entry) -> None:
+    def asked_for(self, entry: StorageEntry) -> None:
         """Do nothing: what has come back is there."""
 
     def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Do nothing: nothing is under way."""
 
-    def _fetch(self, step: FollowedStep, entry: Entry) -> None:
+    def _fetch(self, step: FollowedStep, entry: StorageEntry) -> None:
         if step.counter is None:
             device = torch.empty(entry.size, dtype=torch.uint8, device="cpu")
             self._copies.read(entry, device)
@@ -222,23 +224,15 @@ class SynchronousMover(Mover):
         entry.data, entry.version = device, device._version
 
 
-def away(step: FollowedStep, places: Iterable[SavedPlace]) -> list[Entry]:
+def away(step: FollowedStep, places: Iterable[SavedPlace]) -> list[StorageEntry]:
     """Return the storages of a tensor that are not on the device, and still needed."""
     entries = [step.entry(place) for place in places]
     return [entry for entry in entries if entry is not None and entry.away]
 
 
-class GapsOfTensors:
-    """Finds the gap of a tensor that an operation lies in."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._rows: dict[int, list[tuple[int, int]]] = {}
-        for number, gap in enumerate(trace.gaps):
-            self._rows.setdefault(gap.tensor, []).append((gap.after, number))
-
-    def at(self, tensor: int, operation: int) -> int:
-        """Return the gap in which a tensor is absent that moves before an operation."""
-        return next(number for after, number in self._rows[tensor] if operation <= after)
+def gap_at(trace: Trace, tensor: int, operation: int) -> int:
+    """Return the gap in which a tensor is absent that moves before an operation."""
+    return bisect_left(trace.gaps, (tensor, operation), key=attrgetter("tensor", "after"))
 
 
 def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
@@ -247,7 +241,7 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
     Before each operation, everything that is to leave is copied first, the first time that it
     leaves, and then what is to come back, one after the other. Nothing overlaps.
     """
-    trace, platform, gaps = problem.trace, problem.platform, GapsOfTensors(problem.trace)
+    trace, platform = problem.trace, problem.platform
     now, copied = 0, set()
     starts, ends, transfers = [], [], []
     for index, duration in enumerate(trace.durations):
@@ -258,7 +252,7 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
         for kind, tensor in moves:
             begin, size = now, trace.tensors[tensor].size
             now += platform.transfer_time(size, kind)
-            transfers.append(Transfer(kind, gaps.at(tensor, index), begin, now))
+            transfers.append(Transfer(kind, gap_at(trace, tensor, index), begin, now))
         starts.append(now)
         now += duration
         ends.append(now)
@@ -275,7 +269,6 @@ class TimedMover(SynchronousMover):
     def __init__(self, step_plan: StepPlan, store: HostStore, record: StepEvents) -> None:
         super().__init__(step_plan, store)
         self._record, self._now = record, record.watch.mark
-        self._gaps = GapsOfTensors(step_plan.trace)
 
     def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""
@@ -287,15 +280,15 @@ class TimedMover(SynchronousMover):
         before, begin = self.offloaded_bytes, self._now()
         super()._leave(step, tensor, operation)
         if self.offloaded_bytes > before:
-            self._transferred(Kind.OFFLOAD, self._gaps.at(tensor, operation), begin)
+            self._transferred(Kind.OFFLOAD, gap_at(step.step_plan.trace, tensor, operation), begin)
 
     def _return(self, step: FollowedStep, tensor: int, operation: int) -> None:
         before, begin = self.prefetched_bytes, self._now()
         super()._return(step, tensor, operation)
         if self.prefetched_bytes > before:
-            self._transferred(Kind.PREFETCH, self._gaps.at(tensor, operation), begin)
+            self._transferred(Kind.PREFETCH, gap_at(step.step_plan.trace, tensor, operation), begin)
 
-    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
         """Bring back what autograd asks for before the plan does."""
         begin = self._now()
         super().fetch_late(step, entry)

@@ -158,13 +158,13 @@ def is_recomputing() -> bool:
 
 
 @contextmanager
-def recomputing(value: bool = True) -> Iterator[None]:
-    """Note that a segment runs again during the block; or that, in it, something runs first."""
-    before, _LOCAL.depth = _LOCAL.depth, _LOCAL.depth + 1 if value else 0
+def recomputing() -> Iterator[None]:
+    """Note that a segment runs again during the block."""
+    _LOCAL.depth += 1
     try:
         yield
     finally:
-        _LOCAL.depth = before
+        _LOCAL.depth -= 1
 
 
 # The mark of a node whose place is not known. By definition.

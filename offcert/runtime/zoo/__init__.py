@@ -64,9 +64,8 @@ def build(name: str, **options: Any) -> nn.Module:
     """Build a network of `names()` with fresh weights, in training mode.
 
     Options are `classes` (networks on images), `stages` (DenseNet), `dropout` (VGG, AlexNet,
-    Inception v3, GPT), `auxiliary` (Inception v3), `layers`, `heads`, `width`, `vocabulary`,
-    `context` (GPT). The network is on PyTorch's default device; under `torch.device("meta")` it
-    takes no memory.
+    Inception v3, GPT), `layers`, `heads`, `width`, `vocabulary`, `context` (GPT). The network is on
+    PyTorch's default device; under `torch.device("meta")` it takes no memory.
     """
     network = _find(name)
     for option in options:

@@ -19,6 +19,7 @@ import numpy as np
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
+from offcert.formulations.combinatorial.relaxations import heads_and_tails
 from offcert.formulations.labels.common import Deadline, OutOfLabelsError, Race
 from offcert.formulations.labels.pivot.cut import Cut
 from offcert.formulations.labels.pivot.model import NestedProblem, nested
@@ -63,9 +64,15 @@ _NO_CUT = Pivot(pivot=-1, front_limit=-1, back_limit=-1)
 
 
 def default_pivots(data: NestedProblem) -> tuple[int, ...]:
-    """Return operations spread over the trace, early ones more densely."""
-    count = len(data.required)
-    return tuple(dict.fromkeys(count * place // 16 for place in PLACES))
+    """Return operations to cut at.
+
+    The first is where head and tail are longest. The others are spread over the trace, early ones
+    more densely.
+    """
+    count, ends = len(data.required), heads_and_tails(data.problem, data.required)
+    sums = [head + tail for head, tail in zip(ends.heads, ends.tails, strict=True)]
+    spread = (count * place // 16 for place in PLACES)
+    return tuple(dict.fromkeys((sums.index(max(sums)), *spread)))
 
 
 def pivot_bound(

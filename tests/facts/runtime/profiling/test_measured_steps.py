@@ -9,7 +9,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.core.errors import InputError
-from offcert.core.platform import Kind, Link
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Trace
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture import Clock, capture
@@ -33,7 +33,7 @@ def _step():
 
 
 def _device(link="duplex", **options):
-    return SimulatedDevice(rate_out=Fraction(12), rate_back=Fraction(10), link=link, **options)
+    return SimulatedDevice(Platform(0, Fraction(12), link, Fraction(10)), **options)
 
 
 def _close(found, expected):

@@ -77,10 +77,6 @@ def test_every_network_with_a_published_count_is_tested():
     assert set(zoo.names()) - set(PUBLISHED) == {"gpt-tiny"}
 
 
-def test_inception_with_auxiliary_head_has_the_count_usually_quoted():
-    assert parameters(on_meta("inception_v3", auxiliary=True)) == 27_161_264
-
-
 # Of each family the smallest; the others are the same code, deeper.
 @pytest.mark.parametrize(
     "name", ["resnet18", "resnet50", "densenet121", "inception_v3", "vgg11", "alexnet", "gpt-tiny"]
@@ -133,14 +129,6 @@ def test_only_densenets_have_options_for_stages():
     dense = {f"densenet{depth}" for depth in (121, 161, 169, 201)}
     assert {name for name, options in asked.items() if options} == dense
     assert asked["densenet121"] == {"stages": "layers"}
-
-
-def test_auxiliary_logits_only_in_training():
-    with FakeTensorMode():
-        model = zoo.build("inception_v3", auxiliary=True, classes=5)
-        sample = drawn("inception_v3", (2, 3, 299, 299))
-        assert [logits.shape for logits in model(sample)] == [(2, 5), (2, 5)]
-        assert model.eval()(sample).shape == (2, 5)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -203,7 +191,7 @@ def test_gpt_embeddings_stay_tied_when_copied():
     ("call", "words"),
     [
         (lambda: zoo.build("resnet19"), ['"resnet19"', "mean resnet18", "gpt-tiny"]),
-        (lambda: zoo.build("resnet18", auxiliary=True), ["resnet18", '"auxiliary"', "classes"]),
+        (lambda: zoo.build("resnet18", stages="layers"), ["resnet18", '"stages"', "classes"]),
         (lambda: zoo.build("alexnet", classes=0), ["classes", "0"]),
         (lambda: zoo.build("alexnet", classes=2.5), ["classes", "2.5"]),
         (lambda: zoo.build("densenet121", stages="no"), ["stages", "blocks or layers", '"no"']),
