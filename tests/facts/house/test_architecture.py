@@ -221,6 +221,7 @@ def test_what_the_lab_names_for_the_package_is_there() -> None:
         assert callable(getattr(import_module(module), name))
 
 
+@pytest.mark.slow
 def test_who_imports_by_names_is_known() -> None:
     found = {
         str(path.relative_to(ROOT))
@@ -361,6 +362,7 @@ def test_planted_imports_are_found(planted: str, tmp_path: Path) -> None:
     assert foreign([file])
 
 
+@pytest.mark.slow
 def test_what_verification_loads_is_questions_and_proofs_only(tmp_path: Path) -> None:
     """Also what it imports by a name that it reads: a verifier by the registry's."""
     certificates = sorted((ROOT.parent / "docs" / "certificates").glob("theory-*.json"))

@@ -83,6 +83,7 @@ def test_a_private_name_that_is_replaced_is_found(text: str) -> None:
     assert not list(private_names_replaced(public.replace("_Private", "Public")))
 
 
+@pytest.mark.slow
 def test_no_test_replaces_a_private_name() -> None:
     """What a test has to change is an argument, a field, or a public name of the package."""
     found = {
