@@ -57,7 +57,6 @@ def attack(entry: Entry, seconds: float, workers: int, seed: int, library: Libra
         seed=seed,
         hint=search.schedule,
         lower_bound=record.proved_bound or 0,
-        energy=False,
         near=True,
         stop=lambda: time.process_time() - begun > seconds,
     )

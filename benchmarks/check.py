@@ -29,7 +29,7 @@ from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.result import Result
-from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule, TransferPiece
 from offcert.questions.schedule.simulate import Simulator
 from offcert.verification.document import verify
 from offcert.verification.fractional import recompute
@@ -90,7 +90,7 @@ def in_pieces(problem: Problem, schedule: Schedule) -> tuple[Problem, FluidSched
         part = Fraction(transfer.end - transfer.start, 3)
         size = Fraction(problem.trace.gap_size(transfer.gap), 3)
         starts = [transfer.start + number * part for number in range(3)]
-        pieces += [Piece(transfer.kind, transfer.gap, at, at + part, size) for at in starts]
+        pieces += [TransferPiece(transfer.kind, transfer.gap, at, at + part, size) for at in starts]
     relaxed = replace(problem, transfers=Transfers.INTERRUPTIBLE)
     return relaxed, FluidSchedule(schedule.starts, schedule.ends, pieces)
 

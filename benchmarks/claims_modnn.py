@@ -37,12 +37,12 @@ from offcert.verification import document
 from offcert_lab.modnn.algorithms import GIGABYTE
 from offcert_lab.modnn.networks import NETWORKS
 from offcert_lab.modnn.problems import modnn_step
-from offcert_lab.modnn.sub_batch import least_memory, select_sub_batch
 from offcert_lab.modnn.tasks import step_round, step_split
 from papers.claims.evidence import EvidenceFile, evidence_path, read_evidence
 from papers.claims.modnn import HEADING, modnn_section
 from papers.claims.modnn_figure import save_figure
 from papers.claims.modnn_rows import rows_from_json
+from papers.sub_batch import least_memory, select_sub_batch
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROWS, FIGURE = "claims-modnn.json", "claims-modnn.png"

@@ -40,8 +40,8 @@ from offcert_lab.modnn.problems import (
     modnn_devices,
     regular_sizes,
 )
-from offcert_lab.modnn.sub_batch import select_sub_batch
 from offcert_lab.modnn.tasks import step_round
+from papers.sub_batch import select_sub_batch
 
 _UNLIMITED = 10**13
 _SECONDS = 20.0

@@ -25,11 +25,12 @@ from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.interface import Device
 from offcert.runtime.profiling.timing import Timing
 from offcert.runtime.simulated.device import SimulatedDevice
+from offcert.runtime.streaming.step_events import Stopwatch
 from offcert.runtime.watch.events import ENTER
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.sharded import local
 from offcert.runtime.watch.tracker import LiveBytes
-from offcert.runtime.workloads.turns import Stopwatch, reproducible
+from offcert.runtime.workloads.turns import reproducible
 
 # Of the stated hardware model and of the link where nothing is measured. Arbitrary.
 HARDWARE = "v100-pcie"
@@ -78,7 +79,7 @@ class Bench:
         if not self.simulated:
             return CudaDevice(self.where, timed=True)
         # The one place where the time of the host is said: here it takes none.
-        return SimulatedDevice.of(platform, **options)
+        return SimulatedDevice(platform, **options)
 
     def pinning_ms(self, size: int) -> float:
         """Return the milliseconds in which so many bytes are pinned, by how long some took."""

@@ -39,8 +39,8 @@ from offcert.verification import document
 from offcert_lab.modnn.algorithms import GIGABYTE
 from offcert_lab.modnn.networks import NETWORKS, modnn_network
 from offcert_lab.modnn.problems import RATE, UNITS, modnn_step
-from offcert_lab.modnn.sub_batch import select_sub_batch, vdnn_plus
 from offcert_lab.modnn.tasks import step_round, step_split
+from papers.sub_batch import select_sub_batch, vdnn_plus
 
 Row = dict[str, Any]
 

@@ -27,10 +27,10 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.split.problem import Round
 from offcert_lab.modnn.networks import NETWORKS
 from offcert_lab.modnn.problems import CORE, CORES, NAIVE, RATE, UNITS, modnn_devices
-from offcert_lab.modnn.sub_batch import least_memory
 from offcert_lab.modnn.tasks import step_round
 from papers.claims.modnn import written
 from papers.claims.tolerance import Agreement, agreement
+from papers.sub_batch import least_memory
 
 MEMORIES = (12, 10, 8, 6, 5, 4, 3, 2)
 POWER = "resnet34"

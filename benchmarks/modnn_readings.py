@@ -24,9 +24,9 @@ from modnn_windows import Reading, Selector, variants
 
 from offcert.core.documents import write_json
 from offcert_lab.modnn.networks import NETWORKS
-from offcert_lab.modnn.sub_batch import workspaces
 from papers.claims.modnn import written
 from papers.claims.tolerance import Agreement
+from papers.sub_batch import workspaces
 
 READINGS = (
     Reading(),

@@ -13,8 +13,8 @@ from offcert.core.trace import Tensor, Trace
 from offcert.questions.split.problem import Round
 from offcert_lab.modnn.algorithms import GIGABYTE, K40
 from offcert_lab.modnn.networks import NETWORKS, Layers, modnn_network
-from offcert_lab.modnn.sub_batch import ALPHA, held_memory, select_sub_batch
 from offcert_lab.modnn.tasks import step_round
+from papers.sub_batch import ALPHA, held_memory, select_sub_batch
 
 # What counts of the data of consecutive tasks.
 ROOM = "room"

@@ -53,12 +53,11 @@ from offcert.runtime.profiling.profile import profile
 from offcert.runtime.profiling.timing import Timing
 from offcert.runtime.simulated.device import SimulatedDevice
 from offcert.runtime.simulated.host import RealHost
-from offcert.runtime.streaming.step_events import forecast
+from offcert.runtime.streaming.step_events import Stopwatch, forecast
 from offcert.runtime.watch.events import ENTER
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.tracker import LiveBytes
 from offcert.runtime.workloads.standard_step import standard_step
-from offcert.runtime.workloads.turns import Stopwatch
 from offcert.runtime.workloads.workload import Workload
 
 HARDWARE = "v100-pcie"
@@ -136,7 +135,7 @@ class Bench:
     def device(self) -> Device:
         """Return a device that nothing has used yet."""
         if self._simulated:
-            return SimulatedDevice.of(self.problem.platform)
+            return SimulatedDevice(self.problem.platform)
         return CudaDevice(next(self.step.model.parameters()).device, timed=True)
 
     def way(self, way: Way) -> Row:

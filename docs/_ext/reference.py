@@ -150,7 +150,7 @@ def kinds_of_bounds() -> str:
             f"| {_some(claimed.transfers)} | {', '.join(claimed.families)} |"
         )
     rows.append("\n### What proofs hold\n")
-    proofs = {kind.proof: None for kind in PROOFS.values() if list(kind.proof.rules())}
+    proofs = {kind.proof: None for kind in PROOFS.values() if kind.proof.record().forms}
     for proof in list(proofs):
         for nested in [proof, *_nested(proof)]:
             proofs.setdefault(nested)
@@ -176,7 +176,7 @@ def kinds_of_bounds_on_pools() -> str:
             f"| [`{claimed.method}`](../theory/{claimed.page}.md) | {claimed.summary} "
             f"| claimed by {' or '.join(claimed.families)} | statistics |"
         )
-    proofs = {kind.proof: None for kind in PLACEMENT_PROOFS.values() if list(kind.proof.rules())}
+    proofs = {kind.proof: None for kind in PLACEMENT_PROOFS.values() if kind.proof.record().forms}
     for proof in list(proofs):
         for nested in [proof, *_nested(proof)]:
             proofs.setdefault(nested)
@@ -191,14 +191,16 @@ def _some(values: Any) -> str:
 
 
 def _proof(proof: Any) -> str:
-    return f"[{proof.__name__}](#{proof.__name__.lower()})" if list(proof.rules()) else "none"
+    return f"[{proof.__name__}](#{proof.__name__.lower()})" if proof.record().forms else "none"
 
 
 def _nested(proof: Any) -> list[Any]:
     """Return the dataclasses of the objects in a proof's fields."""
-    from offcert.core.forms import Nested
+    from offcert.core.forms import Object
 
-    return [rule.form.kind for rule in proof.rules() if isinstance(rule.form, Nested)]
+    # Those that may be absent are within another form.
+    forms = [getattr(form, "form", form) for form in proof.record().forms.values()]
+    return [form.record.kind for form in forms if isinstance(form, Object)]
 
 
 def _fields_of_proof(proof: Any) -> str:
@@ -209,9 +211,8 @@ def _fields_of_proof(proof: Any) -> str:
         "| field | type | meaning |",
         "| --- | --- | --- |",
     ]
-    for name, form, optional in proof.rules():
-        rule = form.rule + (", may be absent" if optional else "")
-        rows.append(f"| `{name}` | {rule} | {meanings[name]} |")
+    for name, form in proof.record().forms.items():
+        rows.append(f"| `{name}` | {form.rule} | {meanings[name]} |")
     return "\n".join(rows) + "\n"
 
 

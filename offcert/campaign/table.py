@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -10,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
 
 from offcert.campaign.storage import (
     COLUMNS,
@@ -25,44 +26,6 @@ from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas
-
-
-class Lock:
-    """Keeps others from writing to a file as long as this process lives, however it ends.
-
-    Parameters
-    ----------
-    path : Path
-        Path of the file that is protected; the lock stands beside it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path.with_name(f".{path.name}.lock")
-        while True:
-            self._file = self.path.open("w")
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._file.close()
-                raise InputError(
-                    f"{path} is being written to by another campaign; wait for its end, or choose "
-                    "another output"
-                ) from None
-            # Whoever held it may have removed the file that this lock is on.
-            if self._is_current():
-                return
-            self._file.close()
-
-    def _is_current(self) -> bool:
-        try:
-            return os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
-        except FileNotFoundError:
-            return False
-
-    def release(self) -> None:
-        """Let others write."""
-        self.path.unlink(missing_ok=True)
-        self._file.close()
 
 
 class Journal:
@@ -154,7 +117,17 @@ class CampaignTable:
         # The file behind a symbolic link is the one that is written, so it is the one protected.
         target = self.path.resolve()
         make_folder(target.parent)
-        self._lock = Lock(target)
+        # It ends with this process, however that ends.
+        self._lock = FileLock(
+            target.with_name(f".{target.name}.lock"), timeout=0, thread_local=False
+        )
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise InputError(
+                f"{target} is being written to by another campaign; wait for its end, or choose "
+                "another output"
+            ) from None
         try:
             self._journal = Journal(target)
             self._merge(target)

@@ -43,7 +43,7 @@ def climb(search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> No
 
 
 def climb_at_once(search: Any, so_far: Callable[[], Any], workers: int, seed: int) -> None:
-    """Do the same without waiting for kernels that have never been compiled.
+    """Run the same steps as `climb`, but wait for no kernel that has never been compiled.
 
     A step that needs such kernels waits for its turn until another process has compiled them, and
     the others go on. Only for a first answer, if none of the others has found one, is anything

@@ -16,7 +16,7 @@ from typing import Any
 from offcert.certification import placement_methods, registry  # noqa: F401 (rows say what to compile)
 from offcert.certification.schedule_methods import warm_outward
 from offcert.certification.warm import GROUPS as GROUPS
-from offcert.certification.warm import compiling, noted_compilations, small
+from offcert.certification.warm import compiling, compiling_process, noted_compilations, small
 from offcert.core.compiled import ENTERED
 from offcert.core.errors import OffcertError
 
@@ -102,10 +102,8 @@ def compile_all(
 
 @contextmanager
 def _worker() -> Iterator[subprocess.Popen[str]]:
-    """Start a process of its own, not a fork: who calls may have threads."""
-    call = [sys.executable, "-m", "offcert.certification.compile"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(call, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as worker:
+    """Start a process of its own, and end it."""
+    with compiling_process(beside=False) as worker:
         try:
             yield worker
         except BaseException:

@@ -191,7 +191,7 @@ def _begin(
 
 
 def _single(problem: DevicesProblem, step: Problem) -> list[Problem]:
-    """Return the problem of one device that has the link to itself, and if it matters its share."""
+    """Return one device's problem with the whole link, and with its share if tensors must move."""
     if step.trace.peak_memory > step.platform.memory and problem.devices > 1:
         return [step, shared_link(step, problem.devices)]
     return [step]
@@ -249,7 +249,7 @@ def _solve(search: DevicesSearch, effort: Effort, known: Callable[[], DevicesCer
 
 
 def _best_proved(certificate: Certificate, step: Problem) -> Bound | None:
-    """Return the best proved bound for one device, if it says more than its operations do."""
+    """Return the best proved bound for one device, if it exceeds the time of its operations."""
     proved = [b for b in certificate.result.bounds if b.evidence is Evidence.PROVED]
     best = max(proved, key=lambda bound: bound.value, default=None)
     return best if best is not None and best.value > step.trace.compute_time else None

@@ -24,7 +24,7 @@ _BYTES = Units("ns", "B")
 
 
 @dataclass(frozen=True)
-class Budget:
+class MemoryNeed:
     """Memory of one kind, and what the plan of a training step needs of it.
 
     Attributes
@@ -175,7 +175,7 @@ class Diagnosis:
         return pinned_and_pageable(copies, pinned)
 
     @cached_property
-    def budgets(self) -> tuple[Budget, ...]:
+    def budgets(self) -> tuple[MemoryNeed, ...]:
         """The budgets of the step, with what its plan needs of each.
 
         The device has one for what is there before anything is computed (parameters, gradients,
@@ -186,13 +186,13 @@ class Diagnosis:
         before = sum(self.beside.values())
         pinned, pageable = self._on_host if self.step is not None else (None, None)
         left = max(0, self.device_memory - before)
-        during = (self.problem.source or {}).get("optimiser_step", 0)
+        in_step = before + (self.problem.source or {}).get("optimiser_step", 0)
         return (
-            Budget("device memory before anything is computed", before, self.device_memory),
-            Budget("device memory for activations and workspaces", self._activations, left),
-            Budget("host memory for pinned copies", pinned, self.host_memory),
-            Budget("pageable host memory", pageable, self.pageable_memory),
-            Budget("device memory for the optimiser's step", before + during, self.device_memory),
+            MemoryNeed("device memory before anything is computed", before, self.device_memory),
+            MemoryNeed("device memory for activations and workspaces", self._activations, left),
+            MemoryNeed("host memory for pinned copies", pinned, self.host_memory),
+            MemoryNeed("pageable host memory", pageable, self.pageable_memory),
+            MemoryNeed("device memory for the optimiser's step", in_step, self.device_memory),
         )
 
     @property
@@ -208,7 +208,7 @@ class Diagnosis:
         return peak(self.certificate.executed, result.schedule)
 
     @property
-    def short(self) -> Budget | None:
+    def short(self) -> MemoryNeed | None:
         """The first budget that is known to be short; None if none is."""
         return next((each for each in self.budgets if each.short), None)
 

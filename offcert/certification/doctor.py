@@ -41,7 +41,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Growing:
+class DoublingSearch:
     """Sizes that double until one does not fit, and then those between, to the largest that does.
 
     From sixteen on, sizes in between are left out: the one found is too small by a sixteenth at
@@ -52,7 +52,7 @@ class Growing:
 
 
 def diagnose(
-    sizes: Sequence[Size | Growing],
+    sizes: Sequence[Size | DoublingSearch],
     device_memory: int,
     *,
     host_memory: int | None = None,
@@ -121,7 +121,7 @@ def diagnose(
 _Turns = Generator[tuple[Size, int], Diagnosis, None]
 
 
-def _in_turn(sizes: Sequence[Size | Growing]) -> _Turns:
+def _in_turn(sizes: Sequence[Size | DoublingSearch]) -> _Turns:
     """Yield each size, with how many are to come with it; is sent what was found of it."""
     for index, each in enumerate(sizes):
         after = len(sizes) - index - 1
@@ -131,7 +131,7 @@ def _in_turn(sizes: Sequence[Size | Growing]) -> _Turns:
             yield from _larger_and_larger(each, after)
 
 
-def _larger_and_larger(growing: Growing, after: int) -> _Turns:
+def _larger_and_larger(growing: DoublingSearch, after: int) -> _Turns:
     fits, fails, number = 0, 0, 1
     while number <= _LARGEST:
         waiting = (fails - fits).bit_length() if fails else _FORESEEN

@@ -36,7 +36,7 @@ ROWS = (
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodRow:
     """The schedule and the bound that one method found."""
 
     method: str  # Its name; ``"certify"`` for the search that combines all others
@@ -49,11 +49,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """Methods side by side on one problem."""
 
     problem: Problem  # The problem
-    rows: tuple[Row, ...]  # One a method
+    rows: tuple[MethodRow, ...]  # One a method
     proved: int  # Ticks: the largest proved lower bound
 
     @property
@@ -61,7 +61,7 @@ class Comparison:
         """Ticks of the shortest schedule that any method found."""
         return min((row.value for row in self.rows if row.value is not None), default=None)
 
-    def gap(self, row: Row) -> Fraction | None:
+    def gap(self, row: MethodRow) -> Fraction | None:
         """Return how much longer than the proved bound a method's schedule is, as a share of it."""
         if row.value is None or not self.proved:
             return None
@@ -116,7 +116,7 @@ def compare_exactly(
     workers: int = 2,
     seed: int = 0,
     progress: Callable[[SearchProgress], None] | None = None,
-) -> Comparison:
+) -> MethodComparison:
     """Run the papers' algorithms, the exact models and `certify` on one problem.
 
     Nothing runs again in the problem, and time is least. Every method has `time_limit` seconds;
@@ -135,7 +135,7 @@ def compare_exactly(
         try:
             certificate = _run(problem, name, effort)
         except (InputError, MethodError) as error:
-            rows.append(Row(name, None, None, "does not apply", 0.0, str(error)))
+            rows.append(MethodRow(name, None, None, "does not apply", 0.0, str(error)))
             continue
         rows.append(_row(name, certificate, time.monotonic() - began))
         bounds = certificate.result.bounds
@@ -143,7 +143,7 @@ def compare_exactly(
         if certificate.notes.interrupted:
             rows[-1] = replace(rows[-1], note="interrupted, and so were those that follow")
             break
-    return Comparison(problem, tuple(rows), proved)
+    return MethodComparison(problem, tuple(rows), proved)
 
 
 def _run(problem: Problem, name: str, effort: dict[str, Any]) -> Certificate:
@@ -155,11 +155,11 @@ def _run(problem: Problem, name: str, effort: dict[str, Any]) -> Certificate:
     return solve(problem, name, **effort)
 
 
-def _row(name: str, certificate: Certificate, seconds: float) -> Row:
+def _row(name: str, certificate: Certificate, seconds: float) -> MethodRow:
     result = certificate.result
     own = METHODS[name].bounds if name != CERTIFY else None
     bounds = [b.value for b in result.bounds if own is None or b.method in own]
-    return Row(
+    return MethodRow(
         name,
         result.objective,
         max(bounds, default=None),

@@ -61,11 +61,14 @@ _VARIABLES = 20_000
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model as text."""
+    """A problem as a model, in text."""
 
     # What each file holds, by its ending: ``".mps"``; ``".mzn"`` and ``".dzn"``; or, of tables,
     # ``"/operations.csv"`` and so on.
     files: Mapping[str, str]
+    # Of a program.
+    variables: int | None = None
+    rows: int | None = None
 
     def write(self, path: str | Path) -> list[Path]:
         """Write the files and return their names; tables go into a folder."""
@@ -83,26 +86,15 @@ class ModelFiles:
         return written
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Exported(ModelFiles):
-    """A problem as a model."""
+    """A problem as a model whose times are rounded to cells."""
 
-    cells: Cells  # How its times are rounded
+    cells: Cells  # How they are rounded
     exact: bool  # Whether nothing was rounded
-    # Of a program.
-    variables: int | None = None
-    rows: int | None = None
 
 
-@dataclass(frozen=True)
-class ExportedRetention(ModelFiles):
-    """A problem of recomputation alone as a program."""
-
-    variables: int
-    rows: int
-
-
-def export_retention(problem: Problem, form: str) -> ExportedRetention:
+def export_retention(problem: Problem, form: str) -> ModelFiles:
     """Return a linear program of which copies are kept and which computations run again.
 
     Nothing may leave in the problem. The format is ``"mps"`` or ``"lp"``: not all of its variables
@@ -115,7 +107,7 @@ def export_retention(problem: Problem, form: str) -> ExportedRetention:
     except MethodError as error:
         raise InputError(str(error)) from None
     text = "\n".join(PROGRAMS[form](program)) + "\n"
-    return ExportedRetention({f".{form}": text}, len(program.names), len(program.rows))
+    return ModelFiles({f".{form}": text}, len(program.names), len(program.rows))
 
 
 def export(
@@ -152,13 +144,14 @@ def export(
         program = CellModel(problem, cells).program()
         files = {f".{form}": "\n".join(PROGRAMS[form](program)) + "\n"}
         size = len(program.names), len(program.rows)
-        return Exported(files, cells, exact, *size)
+        return Exported(files, *size, cells=cells, exact=exact)
     instance = Instance.of(problem, cells)
     if form == "csv":
         files = {f"/{name}.csv": text for name, text in instance.tables().items()}
-        return Exported(files, cells, exact)
-    lines = (f"% {problem.name}", *instance.dzn())
-    return Exported({".mzn": MODEL, ".dzn": "\n".join(lines) + "\n"}, cells, exact)
+    else:
+        lines = (f"% {problem.name}", *instance.dzn())
+        files = {".mzn": MODEL, ".dzn": "\n".join(lines) + "\n"}
+    return Exported(files, cells=cells, exact=exact)
 
 
 def _attained(problem: Problem) -> int:

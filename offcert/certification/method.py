@@ -300,9 +300,9 @@ class Method:
         """The support of its bounds, in words."""
         if self.heuristic:
             return f"{self.finds}, no bound"
-        proved = any(isinstance(kind, Provable) for kind in self.kinds)
-        solvers = sorted({solver for kind in self.kinds for solver in kind.families})
-        said = ["proved"] if proved else []
+        claims = [kind for kind in self.kinds if isinstance(kind, Claimable)]
+        solvers = sorted({solver for kind in claims for solver in kind.families})
+        said = ["proved"] if len(claims) < len(self.kinds) else []
         said += [f"attested by {' or '.join(solvers)}"] if solvers else []
         return ", or ".join(said)
 

@@ -66,8 +66,8 @@ _SHORTEST, _SHORTEST_PART = 0.1, 0.01
 _NOTICED = 0.05
 
 
-class Keeping:
-    """Has the best so far kept; a failure, such as a full disk, does not end the search."""
+class BestKeeper:
+    """Saves the best so far; a failure, such as a full disk, does not end the search."""
 
     def __init__(self, keep: Callable[[], None] | None = None) -> None:
         self._keep = keep
@@ -75,12 +75,12 @@ class Keeping:
         self._failed = False
 
     def at_news(self) -> None:
-        """Have it kept, about every second."""
+        """Save it, about every second."""
         if time.monotonic() - self._last >= _SECONDS_BETWEEN:
             self.now()
 
     def now(self) -> None:
-        """Have it kept; the first failure is said."""
+        """Save it; the first failure is said."""
         if self._keep is None:
             return
         try:
@@ -165,7 +165,7 @@ class Running(Bounded, Generic[Known]):
         self.bounds: list[Bound] = []
         self.refuted: list[Bound] = []
         self._progress = progress
-        self._keeping = Keeping(None if keep is None else partial(keep, self))
+        self._keeping = BestKeeper(None if keep is None else partial(keep, self))
         self._step = ""
         # How a step says that it needs longer, so that nobody interrupts it; see `watchdog`.
         self.grant: Callable[[float], None] = lambda seconds: None

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from offcert.certification.method import Effort, Method, Option, number
 from offcert.certification.plan_methods import SEQUENTIAL, SINGLE_GAPS
 from offcert.certification.search import Search
 from offcert.certification.search_steps.bounds import (
+    climb_cells,
     climb_fluid,
     climb_fluid_exact,
     climb_interval,
-    climb_pure_cpsat,
-    climb_pure_milp,
     climb_stage,
     climb_sums,
-    climb_time_indexed_cpsat,
-    climb_time_indexed_milp,
     descend_dives,
     descend_fluid_ordered,
     descend_neighbourhoods,
@@ -206,27 +205,27 @@ SCHEDULE_METHODS = {
         reads=("time_limit", "workers", "solver"),
     ),
     "time-indexed-cpsat": Method(
-        run=climb_time_indexed_cpsat,
+        run=partial(climb_cells, "time-indexed-cpsat"),
         after=(_BEGINNING, (_ANNEALING, 0.1)),
         summary="starts on a grid, told the best schedule, by clauses; exact on grids of one tick",
         bounds=("time-indexed-cpsat",),
         reads=("time_limit", "workers", "seed", "grid"),
     ),
     "time-indexed-milp": Method(
-        run=climb_time_indexed_milp,
+        run=partial(climb_cells, "time-indexed-milp"),
         after=(_BEGINNING, (_ANNEALING, 0.1)),
         summary="starts on a grid, told the best schedule, linear; exact on grids of one tick",
         bounds=("time-indexed-milp",),
         reads=("time_limit", "workers", "grid", "solver"),
     ),
     "pure-cpsat": Method(
-        run=climb_pure_cpsat,
+        run=partial(climb_cells, "pure-cpsat"),
         summary="the time-indexed model alone: starts on a grid and nothing else, by clauses",
         bounds=("pure-cpsat",),
         reads=("time_limit", "workers", "seed", "grid"),
     ),
     "pure-milp": Method(
-        run=climb_pure_milp,
+        run=partial(climb_cells, "pure-milp"),
         summary="the time-indexed model alone: starts on a grid and nothing else, linear",
         bounds=("pure-milp",),
         reads=("time_limit", "workers", "grid", "solver"),

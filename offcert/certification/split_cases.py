@@ -22,7 +22,7 @@ from offcert.core.result import Bound, Evidence
 from offcert.core.trace import Trace
 from offcert.heuristics.modnn.scheduler import algorithm_1, upgraded
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.split_certificate import Case, Division, Leaf
+from offcert.proofs.split_certificate import Case, CaseDivision, Leaf
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
@@ -33,7 +33,7 @@ Allowed = dict[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Answer:
+class ScheduledChoice:
     """A choice from a round's menu, and a schedule for it."""
 
     makespan: int
@@ -42,14 +42,14 @@ class Answer:
 
 
 @dataclass
-class Node:
+class CaseNode:
     """A case: some choices from the menu, with the bounds on them and their division."""
 
     allowed: Allowed  # The alternatives that it leaves, of the operations that were divided
     bounds: tuple[Bound, ...] = ()  # Proved, for the relaxation of its choices
     value: float = 0  # The best of these in ticks; infinite if nothing fits
     # The operation by which it was divided, and its parts.
-    parts: tuple[int, list[tuple[tuple[int, ...], Node]]] | None = None
+    parts: tuple[int, list[tuple[tuple[int, ...], CaseNode]]] | None = None
     tried: bool = False  # Whether more than what is computed at once was tried for a bound
     choice: tuple[int, ...] | None = field(default=None, repr=False)
 
@@ -60,7 +60,7 @@ class Node:
             return Leaf(bounds)
         operation, parts = self.parts
         cases = tuple((positions, node.case()) for positions, node in parts)
-        return Division(operation, cases, bounds)
+        return CaseDivision(operation, cases, bounds)
 
 
 class RoundSearch:
@@ -73,12 +73,12 @@ class RoundSearch:
         self.round = each
         self.problem = problem
         self.memory = problem(each.trace).platform.memory
-        self.best: Answer | None = None
+        self.best: ScheduledChoice | None = None
         self.certificate: Certificate | None = None
         # Failures in searches for bounds and schedules, by step.
         self.failed: dict[str, str] = {}
-        self.root = Node({})
-        self._open: list[tuple[float, int, Node]] = []
+        self.root = CaseNode({})
+        self._open: list[tuple[float, int, CaseNode]] = []
         self._number = count()
         self._enter(self.root)
 
@@ -94,7 +94,7 @@ class RoundSearch:
             return 0 if self.lower_bound == inf else inf
         return self.best.makespan - self.lower_bound
 
-    def _enter(self, node: Node) -> None:
+    def _enter(self, node: CaseNode) -> None:
         """Bound a case, look for a schedule of one of its choices, and put it on the heap."""
         menu = self.round.menu.restricted(node.allowed)
         relaxed = self.problem(menu.relaxed(self.round.trace, self.memory))
@@ -107,7 +107,7 @@ class RoundSearch:
             self._choose(node, menu)
         heappush(self._open, (node.value, next(self._number), node))
 
-    def _bound(self, node: Node, relaxed: Problem, bounds: Sequence[Bound]) -> None:
+    def _bound(self, node: CaseNode, relaxed: Problem, bounds: Sequence[Bound]) -> None:
         proved = [bound for bound in bounds if bound.evidence is Evidence.PROVED]
         best = max(proved, key=lambda bound: bound.value, default=None)
         if best is not None and best.value > max(node.value, relaxed.trace.compute_time):
@@ -116,7 +116,7 @@ class RoundSearch:
             [node.value, relaxed.trace.compute_time, *(bound.value for bound in node.bounds)]
         )
 
-    def _choose(self, node: Node, menu: Menu) -> None:
+    def _choose(self, node: CaseNode, menu: Menu) -> None:
         try:
             found = algorithm_1(self.problem(self.round.trace), menu)
         except NoPlanError:
@@ -124,7 +124,7 @@ class RoundSearch:
         node.choice = self._positions(node, found.choice)
         self.offer(node.choice, found.schedule)
 
-    def _positions(self, node: Node, choice: Sequence[int]) -> tuple[int, ...]:
+    def _positions(self, node: CaseNode, choice: Sequence[int]) -> tuple[int, ...]:
         """Return a choice from a case's menu as places on the round's menu."""
         rows = zip(self.round.menu.offers, choice, strict=True)
         return tuple(
@@ -139,7 +139,7 @@ class RoundSearch:
             # The plan names gaps and operations, which are the same for all choices.
             made = simulate(problem, schedule.plan(problem.trace))
             if self.best is None or made.makespan < self.best.makespan:
-                self.best = Answer(made.makespan, choice, made)
+                self.best = ScheduledChoice(made.makespan, choice, made)
                 return True
         return False
 
@@ -154,7 +154,7 @@ class RoundSearch:
         if isinstance(schedule, Schedule):
             if schedule.makespan <= self.best.makespan:
                 self.certificate = found
-                self.best = Answer(schedule.makespan, choice, schedule)
+                self.best = ScheduledChoice(schedule.makespan, choice, schedule)
             self.upgrade(schedule)
         self._heed(found)
 
@@ -182,7 +182,7 @@ class RoundSearch:
             heappush(self._open, (node.value, next(self._number), node))
             return
         operation, *kinds = division
-        parts = [(kept, Node(node.allowed | {operation: kept})) for kept in kinds]
+        parts = [(kept, CaseNode(node.allowed | {operation: kept})) for kept in kinds]
         for _, part in parts:
             # What holds for all choices of a case holds for those of its parts.
             part.value = node.value
@@ -198,7 +198,7 @@ class RoundSearch:
         return node.tried and self._division(node) is None
 
     def _bound_better(
-        self, node: Node, seconds: float, workers: int, seed: int, target: float
+        self, node: CaseNode, seconds: float, workers: int, seed: int, target: float
     ) -> None:
         node.tried = True
         menu = self.round.menu.restricted(node.allowed)
@@ -209,7 +209,7 @@ class RoundSearch:
             self._offer_from(node, found.result.schedule)
         self._heed(found)
 
-    def _offer_from(self, node: Node, schedule: Schedule) -> None:
+    def _offer_from(self, node: CaseNode, schedule: Schedule) -> None:
         """Give the schedule of a relaxation the fastest alternatives for which it has room.
 
         Where these are slower than the relaxation, it has what no choice has: time to divide.
@@ -223,7 +223,7 @@ class RoundSearch:
             assert self.best is not None
             self.upgrade(self.best.schedule)
 
-    def _division(self, node: Node) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+    def _division(self, node: CaseNode) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
         """Return an operation on the menu, and its alternatives in two parts.
 
         That which loses most by what is chosen for it against the relaxation, in time; or, once
@@ -245,7 +245,7 @@ class RoundSearch:
         return self._parted(node, *large[1:]) if large[0] and node.tried else None
 
     def _parted(
-        self, node: Node, operation: int, workspace: int
+        self, node: CaseNode, operation: int, workspace: int
     ) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
         row = self.round.menu.of[operation]
         positions = node.allowed.get(operation, tuple(range(len(row))))

@@ -15,12 +15,10 @@ from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.core.options import require_count, require_gap, require_seconds, require_seed
 from offcert.core.result import SolveStatus
-from offcert.core.trace import Trace
 from offcert.proofs.any_certificate import Settings
 from offcert.proofs.certificate import Certificate, current_versions
 from offcert.proofs.questions import SCHEDULE, SPLIT
 from offcert.proofs.split_certificate import RoundAnswer, SplitCertificate
-from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.result import Result
 from offcert.questions.split.problem import SplitProblem
 
@@ -102,12 +100,9 @@ class SplitSearch(Running[SplitCertificate]):
         self._asked = settings.workers or 1, settings.seed or 0, self._target
         self._told: tuple[int | None, int, int] | None = None
         self._rows = [
-            [RoundSearch(each, self._problem) for each in split.rounds] for split in problem.splits
+            [RoundSearch(each, problem.scheduling) for each in split.rounds]
+            for split in problem.splits
         ]
-
-    def _problem(self, trace: Trace) -> Problem:
-        step = self.problem
-        return Problem(step.name, trace, step.platform, step.transfers, step.units)
 
     def _bound(self, split: int) -> float:
         rounds = zip(self.problem.splits[split].rounds, self._rows[split], strict=True)
@@ -209,7 +204,7 @@ class SplitSearch(Running[SplitCertificate]):
 
     def _answer(self, search: RoundSearch) -> RoundAnswer:
         assert search.best is not None
-        problem = self._problem(search.round.chosen(search.best.choice))
+        problem = self.problem.scheduling(search.round.chosen(search.best.choice))
         known = search.certificate
         if known is not None and known.problem == problem and known.result.schedule is not None:
             makespan = known.result.objective

@@ -29,7 +29,7 @@ from offcert.questions.schedule.problem import Problem
 
 
 @dataclass(frozen=True)
-class Group:
+class KernelGroup:
     """Kernels that one process compiles: those that share inner kernels stand together."""
 
     seconds: int  # Of one core that compiling them takes, about
@@ -41,13 +41,13 @@ class Group:
 _LABELS = "offcert.formulations.labels"
 _SEARCHES = "offcert.heuristics"
 # In the order in which they are compiled.
-GROUPS: dict[str, Group] = {
-    "outward search": Group(10, (f"{_LABELS}.outward",)),
-    "pivot program": Group(12, ("offcert.formulations.",)),
-    "verification": Group(8, ("offcert.verification.",)),
-    "annealing": Group(8, (f"{_SEARCHES}.",)),
-    "matched heads and tails": Group(6, (f"{_LABELS}.ends",)),
-    "plans": Group(
+GROUPS: dict[str, KernelGroup] = {
+    "outward search": KernelGroup(10, (f"{_LABELS}.outward",)),
+    "pivot program": KernelGroup(12, ("offcert.formulations.",)),
+    "verification": KernelGroup(8, ("offcert.verification.",)),
+    "annealing": KernelGroup(8, (f"{_SEARCHES}.",)),
+    "matched heads and tails": KernelGroup(6, (f"{_LABELS}.ends",)),
+    "plans": KernelGroup(
         14,
         (
             "",
@@ -56,11 +56,11 @@ GROUPS: dict[str, Group] = {
             f"{_SEARCHES}.orders.ordered",
         ),
     ),
-    "recomputation": Group(
+    "recomputation": KernelGroup(
         5, (f"{_SEARCHES}.checkpoint.persistent", f"{_SEARCHES}.rematerialisation.")
     ),
-    "joint search": Group(14, (f"{_SEARCHES}.joint.",)),
-    "addresses": Group(5, ("offcert.formulations.placement.", f"{_SEARCHES}.placement.")),
+    "joint search": KernelGroup(14, (f"{_SEARCHES}.joint.",)),
+    "addresses": KernelGroup(5, ("offcert.formulations.placement.", f"{_SEARCHES}.placement.")),
 }
 
 
@@ -183,7 +183,7 @@ class Compiling:
             return asked
         self.asked.add(asked)
         if self._process is None:
-            self._process = _process()
+            self._process = compiling_process(beside=True)
             threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
@@ -209,13 +209,17 @@ class Compiling:
                 self._process.stdin.close()
 
 
-def _process() -> subprocess.Popen[str]:
-    """Start a process that goes on where this one, or its terminal, ends."""
+def compiling_process(beside: bool) -> subprocess.Popen[str]:
+    """Start a process that compiles what it is told, a line each; not a fork: we may have threads.
+
+    Run `beside` this one, it says nothing of its errors, and goes on where this one, or its
+    terminal, ends.
+    """
     return subprocess.Popen(
         [sys.executable, "-m", "offcert.certification.compile"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if beside else subprocess.PIPE,
         text=True,
-        start_new_session=True,
+        start_new_session=beside,
     )

@@ -111,16 +111,16 @@ def _changed(problem: DevicesProblem, options: argparse.Namespace) -> DevicesPro
     from dataclasses import replace
 
     from offcert.core.units import parse_bandwidth
-    from offcert.questions.devices.problem import Accumulation, Place
+    from offcert.questions.devices.problem import Accumulation, AdditionPlace
 
     if options.devices is not None:
         problem = problem.with_devices(options.devices)
     if options.memory is not None:
         problem = replace(problem, step=problem.step.with_memory(options.memory))
     adding = problem.accumulation
-    place = adding.place if options.place is None else Place(options.place)
+    place = adding.place if options.place is None else AdditionPlace(options.place)
     rate = adding.rate
     if options.rate is not None:
         rate = parse_bandwidth(options.rate, problem.step.units, "--rate")
-    cores = options.cores or (adding.cores if place is Place.HOST else 1)
+    cores = options.cores or (adding.cores if place is AdditionPlace.HOST else 1)
     return problem.with_accumulation(Accumulation(place, rate, cores))

@@ -229,7 +229,7 @@ def _get(options: argparse.Namespace) -> int:
 
 def _add(options: argparse.Namespace) -> int:
     from offcert.certification.records import add
-    from offcert.core.documents import read_json
+    from offcert.core.documents import naming, read_json
     from offcert.core.errors import InputError
 
     if options.new and library_folder(options) is None:
@@ -240,7 +240,7 @@ def _add(options: argparse.Namespace) -> int:
     rows, lines = [], []
     for path in options.certificates:
         document = read_json(path)
-        try:
+        with naming(path):
             entry = add(
                 library,
                 document,
@@ -248,8 +248,6 @@ def _add(options: argparse.Namespace) -> int:
                 group=options.group,
                 hardware=options.hardware,
             )
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
         row = _summary(library.family_of(entry.name), entry)
         rows.append(row)
         value, bound = (_value(row[name], entry.problem) for name in ("value", "lower_bound"))

@@ -54,30 +54,20 @@ def _run(options: argparse.Namespace) -> int:
     ]
     # What is asked of schedules does not concern addresses.
     asked = {options.transfers, options.recompute, options.minimise} != {None}
-    placing = [] if asked else [_placing(*each) for each in PLACEMENT_METHODS.items()]
-    blocks = [*map(_text, rows), *map(_placing_text, placing)]
+    placing = [] if asked else [_said(*each) for each in PLACEMENT_METHODS.items()]
+    blocks = [_text(row, ", ".join(_fits(row))) for row in rows]
+    blocks += [_text(row, "addresses (offcert place)") for row in placing]
     show(options, {"methods": rows, "placement": placing}, "\n\n".join(blocks))
     return 0
 
 
-def _placing(name: str, method: Method) -> dict[str, Any]:
+def _said(name: str, method: Method) -> dict[str, Any]:
     return {
         "name": name,
         "summary": method.summary,
         "evidence": method.evidence,
         "options": [f"--{setting.replace('_', '-')}" for setting in method.reads],
     }
-
-
-def _placing_text(row: dict[str, Any]) -> str:
-    return "\n".join(
-        [
-            f"{row['name']}: {row['summary']}",
-            "  for       addresses (offcert place)",
-            f"  evidence  {row['evidence']}",
-            f"  options   {' '.join(row['options']) or 'none'}",
-        ]
-    )
 
 
 def _row(name: str, method: Method) -> dict[str, Any]:
@@ -85,16 +75,13 @@ def _row(name: str, method: Method) -> dict[str, Any]:
     from offcert.questions.schedule.problem import Minimise, Recompute, Transfers
 
     return {
-        "name": name,
-        "summary": method.summary,
+        **_said(name, method),
         "network": method.network,
         "transfers": [str(kind) for kind in Transfers if kind in method.transfers],
         "links": [str(link) for link in Link if link in method.links],
         "recompute": [str(kind) for kind in Recompute if kind in method.recompute],
         "minimise": [str(kind) for kind in Minimise if kind in method.minimise],
         "offload": [kind for kind in (True, False) if kind in method.offload],
-        "evidence": method.evidence,
-        "options": [f"--{setting.replace('_', '-')}" for setting in method.reads],
         "takes": [
             {"name": each.name, "default": each.default, "summary": each.summary}
             for each in method.takes
@@ -102,8 +89,12 @@ def _row(name: str, method: Method) -> dict[str, Any]:
     }
 
 
-def _freedom(row: dict[str, Any]) -> Iterator[str]:
-    """Yield a method's requirements for problems that are not the usual ones."""
+def _fits(row: dict[str, Any]) -> Iterator[str]:
+    """Yield the problems that a method is for: networks, transfers, links, what may be chosen."""
+    transfers, links = row["transfers"], row["links"]
+    yield row["network"]
+    yield "any transfers" if len(transfers) > 2 else f"{' or '.join(transfers)} transfers"
+    yield "any link" if len(links) > 1 else f"{links[0]} links"
     if "none" not in row["recompute"]:
         yield f"recompute {' or '.join(row['recompute'])}"
     elif len(row["recompute"]) > 1:
@@ -118,23 +109,16 @@ def _freedom(row: dict[str, Any]) -> Iterator[str]:
         yield "where tensors may leave"
 
 
-def _text(row: dict[str, Any]) -> str:
-    transfers, links = row["transfers"], row["links"]
-    parts = [
-        row["network"],
-        "any transfers" if len(transfers) > 2 else f"{' or '.join(transfers)} transfers",
-        "any link" if len(links) > 1 else f"{links[0]} links",
-        *_freedom(row),
-    ]
+def _text(row: dict[str, Any], fits: str) -> str:
     return "\n".join(
         [
             f"{row['name']}: {row['summary']}",
-            f"  for       {', '.join(parts)}",
+            f"  for       {fits}",
             f"  evidence  {row['evidence']}",
             f"  options   {' '.join(row['options']) or 'none'}",
             *(
                 f"  takes     {each['name']}={each['default']}: {each['summary']}"
-                for each in row["takes"]
+                for each in row.get("takes", ())
             ),
         ]
     )

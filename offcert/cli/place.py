@@ -104,7 +104,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _read(path: str) -> tuple[Any, Units]:
     """Return a problem or a certificate of either kind, to be placed, and its units."""
-    from offcert.core.documents import read_json
+    from offcert.core.documents import naming, read_json
     from offcert.core.errors import InputError
     from offcert.core.messages import show as shown
     from offcert.proofs.questions import QUESTIONS
@@ -121,7 +121,7 @@ def _read(path: str) -> tuple[Any, Units]:
     document = read_json(path)
     named = document.get("format") if isinstance(document, dict) else None
     placeable = {name: each for name, each in QUESTIONS.items() if each.placed}
-    try:
+    with naming(path):
         if named == PLACEMENT_PROBLEM_FORMAT:
             problem = placement_problem_from_json(document)
         elif named in placeable:
@@ -130,8 +130,6 @@ def _read(path: str) -> tuple[Any, Units]:
         else:
             known = sorted([*placeable, PLACEMENT_PROBLEM_FORMAT])
             raise InputError(f"format must be one of {', '.join(known)}, not {shown(named)}")
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
     return problem, problem.units
 
 

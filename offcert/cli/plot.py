@@ -50,7 +50,7 @@ def add(commands: Commands) -> None:
         required=True,
         metavar="PICTURE",
         help="file for the picture; its ending, .svg or .png, says which kind; .pickle: a memory "
-        "snapshot of the plan, or of training, which pytorch.org/memory_viz opens",
+        "snapshot of the plan, which pytorch.org/memory_viz opens",
     )
 
 
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _save_one(path: Path, options: argparse.Namespace) -> None:
-    from offcert.core.documents import read_json
+    from offcert.core.documents import naming, read_json
     from offcert.core.errors import InputError
     from offcert.proofs.questions import SCHEDULE, question_of
     from offcert.questions.schedule.training_files import TRAINING_FORMAT
@@ -86,12 +86,10 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
         _save_training(path, document, options)
         return
     question = question_of(document)
-    try:
-        # What has no picture is refused as no certificate of a schedule.
+    with naming(path):
+        # Of the others there are no pictures, which reading them as schedules says.
         drawable = question if question.picture else SCHEDULE
         found = drawable.certificate.load().from_json(document)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
     if options.addresses:
         found = found.pool
     if found is None:
@@ -104,21 +102,16 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
 
 
 def _save_training(path: Path, document: object, options: argparse.Namespace) -> None:
+    from offcert.core.documents import naming
     from offcert.core.errors import InputError
     from offcert.questions.schedule.training_files import training_from_json
-    from offcert.report.memory_viz import save_training_snapshot
     from offcert.report.training_figure import save_training
 
     if options.addresses:
         raise InputError(f"{path} is a report of training, which has no addresses to draw")
-    try:
+    with naming(path):
         record = training_from_json(document)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    if options.output.lower().endswith(".pickle"):
-        save_training_snapshot(record, options.output)
-    else:
-        save_training(record, options.output)
+    save_training(record, options.output)
 
 
 def _save_curves(folders: Sequence[Path], target: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import source
 from offcert.cli.output import show
@@ -44,14 +44,6 @@ def add(commands: Commands) -> None:
         help="do not verify the certificates: the page says so (default: each is verified)",
     )
     parser.add_argument(
-        "--measured",
-        type=source,
-        metavar="SNAPSHOT",
-        help="memory snapshot of one step of training by the first certificate, as "
-        "torch.cuda.memory._dump_snapshot writes it: say which event is the first that is not as "
-        "planned (default: none is compared)",
-    )
-    parser.add_argument(
         "--docs",
         metavar="ADDRESS",
         default="",
@@ -68,10 +60,8 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from dataclasses import replace
     from pathlib import Path
 
-    from offcert.core.errors import InputError
     from offcert.report.page import require_page, write_page
 
     require_page(options.output)
@@ -82,29 +72,9 @@ def _run(options: argparse.Namespace) -> int:
                 tell(f"verifying {path}" if options.verify else f"reading {path}")
             shown.append(_read(path, options.verify))
     document = {"written": options.output, "documents": [each.name for each in shown]}
-    text = f"wrote {options.output}"
-    if options.measured is not None:
-        if not shown:
-            raise InputError("--measured compares with a plan: give its certificate first")
-        said, numbers = _measured(options, shown[0])
-        shown[0] = replace(shown[0], notes=(("measured memory", said),))
-        document["measured"] = numbers
-        text = f"measured memory: {said}\n{text}"
     write_page(shown, options.output, options.docs)
-    show(options, document, text)
+    show(options, document, f"wrote {options.output}")
     return 0
-
-
-def _measured(options: argparse.Namespace, first: PageDocument) -> tuple[str, dict[str, Any]]:
-    from dataclasses import asdict
-
-    from offcert.core.errors import InputError
-    from offcert.report.memory_viz import compare, read_snapshot
-
-    if first.certificate is None:
-        raise InputError("--measured compares with a plan: give its certificate first")
-    found = compare(first.certificate, read_snapshot(options.measured))
-    return str(found), asdict(found)
 
 
 def _paths(given: list[Path]) -> Iterator[Path]:
@@ -124,8 +94,7 @@ def _paths(given: list[Path]) -> Iterator[Path]:
 
 
 def _read(path: Path, verify: bool) -> PageDocument:
-    from offcert.core.documents import read_json
-    from offcert.core.errors import InputError
+    from offcert.core.documents import naming, read_json
     from offcert.proofs.certificate import certificate_from_json
     from offcert.questions.schedule.training_files import TRAINING_FORMAT, training_from_json
     from offcert.report.doctor import DOCTOR_FORMAT
@@ -134,12 +103,10 @@ def _read(path: Path, verify: bool) -> PageDocument:
 
     document = read_json(path)
     said = document.get("format") if isinstance(document, dict) else None
-    try:
+    with naming(path):
         if said == TRAINING_FORMAT:
             return PageDocument(path.name, training_from_json(document))
         if said == DOCTOR_FORMAT:
             return PageDocument(path.name, document)
         certificate = certificate_from_json(document)
         return PageDocument(path.name, certificate, verified(document) if verify else None)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None

@@ -208,7 +208,7 @@ def _load() -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from offcert.verification.document import Outcome, verify_file
+    from offcert.verification.document import VerificationOutcome, verify_file
     from offcert.verification.limits import BeyondLimitsError, Limits
 
     limits = Limits(options.time_limit, options.memory_limit, options.max_size)
@@ -219,7 +219,7 @@ def _verify(options: argparse.Namespace) -> int:
     except (BeyondLimitsError, MemoryError) as error:
         return _beyond(options, str(error) or "it takes more memory than there is")
     show(options, *verification.question.text.load().verified(verification))
-    if verification.outcome is Outcome.BEYOND_LIMITS:
+    if verification.outcome is VerificationOutcome.BEYOND_LIMITS:
         return EXIT_NOT_VERIFIED
     return 0 if verification.valid else EXIT_INVALID
 
@@ -235,8 +235,8 @@ def _on(options: argparse.Namespace, limits: Limits) -> int:
 
 def _beyond(options: argparse.Namespace, reason: str) -> int:
     from offcert.report.findings import describe_unverified
-    from offcert.verification.findings import Outcome
+    from offcert.verification.findings import VerificationOutcome
 
-    beyond = {"valid": False, "outcome": str(Outcome.BEYOND_LIMITS), "faults": []}
+    beyond = {"valid": False, "outcome": str(VerificationOutcome.BEYOND_LIMITS), "faults": []}
     show(options, beyond | {"unverified": [reason]}, describe_unverified([reason]))
     return EXIT_NOT_VERIFIED

@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,15 @@ Parsed = TypeVar("Parsed")
 
 # Longer numbers are no bandwidths.
 RATIONAL = re.compile(r"([0-9]{1,40})(?:/([0-9]{1,40}))?")
+
+
+@contextmanager
+def naming(place: object) -> Iterator[None]:
+    """Put `place` and a colon before the message of an `InputError` that the block raises."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
@@ -55,10 +65,8 @@ def read_json(path: str | Path) -> Any:
 def read_document(path: str | Path, parse: Callable[[Any], Parsed]) -> Parsed:
     """Return the object that `parse` builds from the JSON value in a file."""
     document = read_json(path)
-    try:
+    with naming(path):
         return parse(document)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _require_path(path: object) -> None:
@@ -230,11 +238,6 @@ class Fields:
             require_integer(value, f"{self.path(name)}[{index}]", minimum)
             for index, value in enumerate(values)
         )
-
-    def integer_lists(self, name: str, minimum: int | None = None) -> tuple[tuple[int, ...], ...]:
-        """Return a field that is a list of lists of integers of at least `minimum`."""
-        lists = self.items(name)
-        return tuple(lists.integers(each, minimum) for each in lists)
 
     def items(self, name: str) -> Items:
         """Return the values in a field that is a list as fields of their own."""

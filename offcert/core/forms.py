@@ -21,6 +21,10 @@ Made = TypeVar("Made")
 FORM = "form"
 
 
+class RefusedError(Exception):
+    """Signal that a value may not be of a form; `Form.read` then says where and why."""
+
+
 class Form(Protocol):
     """How the value of a field is read and written, and what it may be."""
 
@@ -31,23 +35,16 @@ class Form(Protocol):
     def read(self, fields: Fields, name: str) -> Any:
         """Return the value of a field that is there; raise `InputError` if it is not allowed."""
 
+    def quickly(self, value: Any) -> Any:
+        """Return a right value of a long list; raise `RefusedError` at others, or at all."""
+        raise RefusedError
+
     def write(self, value: Any) -> Any:
         """Return the value as JSON."""
 
 
-class RefusedError(Exception):
-    """Signal that a value may not be of a form; `Form.read` then says where and why."""
-
-
-class Quick(Form, Protocol):
-    """A form that reads long lists of right values quickly."""
-
-    def quickly(self, value: Any) -> Any:
-        """Return the value that `read` would return, or raise `RefusedError`."""
-
-
 @dataclass(frozen=True)
-class Integer:
+class Integer(Form):
     """An integer of at least `minimum`, or any."""
 
     minimum: int | None = None
@@ -73,7 +70,7 @@ class Integer:
 
 
 @dataclass(frozen=True)
-class Integers:
+class Integers(Form):
     """A list of integers of at least `minimum`, or any."""
 
     minimum: int | None = None
@@ -101,77 +98,37 @@ class Integers:
 
 
 @dataclass(frozen=True)
-class IntegerOrNull:
-    """An integer of at least `minimum`, or null for None."""
+class OrNull(Form):
+    """A value of another form, whose JSON type is `kind`, or null for None."""
 
-    minimum: int | None = None
-
-    @property
-    def rule(self) -> str:
-        """The rule for values, in words."""
-        return f"{Integer(self.minimum).rule}, or null"
-
-    def read(self, fields: Fields, name: str) -> int | None:
-        """Return the integer, or None."""
-        if fields.get(name, (int, type(None))) is None:
-            return None
-        return fields.integer(name, self.minimum)
-
-    def quickly(self, value: Any) -> int | None:
-        """Return the integer or None, or raise `RefusedError`."""
-        return None if value is None else Integer(self.minimum).quickly(value)
-
-    def write(self, value: int | None) -> int | None:
-        """Return the integer, or None."""
-        return value
-
-
-@dataclass(frozen=True)
-class IntegerLists:
-    """A list of lists of integers of at least `minimum`."""
-
-    minimum: int
+    form: Form
+    kind: type
 
     @property
     def rule(self) -> str:
         """The rule for values, in words."""
-        return f"a list of lists of integers of at least {self.minimum}"
+        return f"{self.form.rule}, or null"
 
-    def read(self, fields: Fields, name: str) -> tuple[tuple[int, ...], ...]:
-        """Return the lists."""
-        return fields.integer_lists(name, self.minimum)
+    def read(self, fields: Fields, name: str) -> Any:
+        """Return the value, or None."""
+        found = fields.get(name, (self.kind, type(None)))
+        return None if found is None else self.form.read(fields, name)
 
-    def write(self, value: tuple[tuple[int, ...], ...]) -> list[list[int]]:
-        """Return the lists."""
-        return [[int(number) for number in row] for row in value]
+    def quickly(self, value: Any) -> Any:
+        """Return the value or None, or raise `RefusedError`."""
+        return None if value is None else self.form.quickly(value)
 
-
-@dataclass(frozen=True)
-class Lists:
-    """A list of lists whose contents the verifier reads itself."""
-
-    rule: str = "a list of lists"
-
-    def read(self, fields: Fields, name: str) -> tuple[list[Any], ...]:
-        """Return the lists."""
-        values = fields.get(name, list)
-        for index, value in enumerate(values):
-            if not isinstance(value, list):
-                place = f"{fields.path(name)}[{index}]"
-                raise InputError(f"{place} must be a list, not {show(value)}")
-        return tuple(values)
-
-    def write(self, value: tuple[list[Any], ...]) -> list[list[Any]]:
-        """Return the lists."""
-        return [list(row) for row in value]
+    def write(self, value: Any) -> Any:
+        """Return the value as JSON, or None."""
+        return None if value is None else self.form.write(value)
 
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Form):
     """A JSON value of one type, or of several."""
 
     kind: type | tuple[type, ...]
-    rule: str
+    rule: str = "a value"
 
     def read(self, fields: Fields, name: str) -> Any:
         """Return the value."""
@@ -189,11 +146,15 @@ class Plain:
 
 
 FLAG, TEXT = Plain(bool, "true or false"), Plain(str, "text")
-OBJECT, NUMBER = Plain(dict, "an object"), Plain((int, float), "a number")
+OBJECT, LIST, NUMBER = (
+    Plain(dict, "an object"),
+    Plain(list, "a list"),
+    Plain((int, float), "a number"),
+)
 
 
 @dataclass(frozen=True)
-class Rational:
+class Rational(Form):
     """A rational as text; `pattern` says how long its numbers may be."""
 
     pattern: re.Pattern[str] = RATIONAL
@@ -209,7 +170,7 @@ class Rational:
 
 
 @dataclass(frozen=True)
-class Member:
+class Member(Form):
     """A member of an enumeration of texts."""
 
     kind: Any
@@ -237,7 +198,7 @@ def member(kind: Any, value: str, place: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Form):
     """An object with fields of any names: texts, or integers of at least 0."""
 
     integers: bool = False
@@ -264,7 +225,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Absent:
+class Absent(Form):
     """A value of another form, whose field may be left out: then it is `default`.
 
     It is written where it is that, too, if older files alone leave it out (`always`).
@@ -300,16 +261,16 @@ class Record(Generic[Made]):
     """
 
     def __init__(self, kind: Callable[..., Made], /, **forms: Form) -> None:
-        self._kind = kind
-        self._forms = forms
+        self.kind = kind
+        self.forms = forms
 
     def values(self, fields: Fields) -> dict[str, Any]:
         """Return the values of all fields of this record; the object may have others."""
-        return {name: form.read(fields, name) for name, form in self._forms.items()}
+        return {name: form.read(fields, name) for name, form in self.forms.items()}
 
     def read(self, fields: Fields) -> Made:
         """Return the object that a JSON object describes; raise `InputError` at other fields."""
-        made = self._kind(**self.values(fields))
+        made = self.kind(**self.values(fields))
         fields.finish()
         return made
 
@@ -324,7 +285,7 @@ class Record(Generic[Made]):
     def write(self, value: Made) -> dict[str, Any]:
         """Return an object of the type as JSON."""
         document = {}
-        for name, form in self._forms.items():
+        for name, form in self.forms.items():
             found = getattr(value, name)
             if not (isinstance(form, Absent) and not form.always and found == form.default):
                 document[name] = form.write(found)
@@ -332,51 +293,34 @@ class Record(Generic[Made]):
 
 
 @dataclass(frozen=True)
-class Object:
+class Object(Form):
     """An object that a record reads and writes."""
 
     record: Record[Any]
-    rule: str = "an object"
+
+    @property
+    def rule(self) -> str:
+        """The rule for values, in words."""
+        return f"an object with the fields of {self.record.kind.__name__}"
 
     def read(self, fields: Fields, name: str) -> Any:
         """Return the value that the object describes."""
         return self.record.read_in(fields, name)
-
-    def quickly(self, value: Any) -> Any:
-        """Raise `RefusedError`: objects are few, and read one by one."""
-        raise RefusedError
 
     def write(self, value: Any) -> dict[str, Any]:
         """Return the object."""
         return self.record.write(value)
 
 
-@dataclass(frozen=True)
-class Nested:
-    """An object whose fields are those of another dataclass of ours."""
-
-    kind: type
-
-    @property
-    def rule(self) -> str:
-        """The rule for values, in words."""
-        return f"an object with the fields of {self.kind.__name__}"
-
-    def read(self, fields: Fields, name: str) -> Any:
-        """Return the object."""
-        return self.kind.read(fields.get(name, dict), fields.path(name))  # type: ignore[attr-defined]
-
-    def write(self, value: Any) -> Mapping[str, Any]:
-        """Return the object."""
-        document: Mapping[str, Any] = value.write()
-        return document
-
-
 def formed(form: Form, default: Any = MISSING) -> Any:
-    """Return a dataclass field of a form; one with a default may be absent from a document."""
+    """Return a dataclass field of a form; one with a default may be absent from a document.
+
+    It is written all the same, but for None where that is not written as null.
+    """
     if default is MISSING:
         return field(metadata={FORM: form})
-    return field(default=default, metadata={FORM: form})
+    always = default is not None or isinstance(form, OrNull)
+    return field(default=default, metadata={FORM: Absent(form, default, always)})
 
 
 def integer(minimum: int | None = None, default: Any = MISSING) -> Any:

@@ -10,14 +10,14 @@ from typing import Any
 
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
-from offcert.core.forms import Quick, RefusedError
+from offcert.core.forms import Form, RefusedError
 
 
 @dataclass(frozen=True)
-class Each:
+class Each(Form):
     """A list of values of one form."""
 
-    form: Quick
+    form: Form
 
     @property
     def rule(self) -> str:
@@ -43,7 +43,7 @@ class Each:
         return list(map(self.form.write, value))
 
 
-class InOrder:
+class InOrder(Form):
     """A list that says by position what an object says by name.
 
     Parameters
@@ -54,7 +54,7 @@ class InOrder:
         The form of the value at each position.
     """
 
-    def __init__(self, kind: Any, *forms: Quick) -> None:
+    def __init__(self, kind: Any, *forms: Form) -> None:
         self._forms = forms
         self._quick = [form.quickly for form in forms]
         if issubclass(kind, tuple):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
 
-from offcert.core.documents import Fields, parse_rational, rational_text
 from offcert.core.errors import InputError
+from offcert.core.forms import TEXT, Absent, Integer, Member, Object, Rational, Record
 from offcert.core.messages import cut, short_repr
 from offcert.core.trace import require_integer
 from offcert.core.units import Units, format_rate
@@ -187,47 +186,18 @@ def rates_text(platform: Platform, units: Units) -> str:
     return f"{both(False)} ({both(True)} at once)" if platform.slows else both(False)
 
 
-def platform_from_fields(fields: Fields) -> Platform:
-    """Return the memory and the link that the fields of a document describe."""
-
-    def rate(name: str) -> Fraction | None:
-        text = fields.optional(name, str)
-        return None if text is None else parse_rational(text, fields.path(name))
-
-    return Platform(
-        fields.integer("memory", 0),
-        parse_rational(fields.get("bandwidth", str), fields.path("bandwidth")),
-        fields.get("link", str),
-        rate("prefetch_bandwidth"),
-        fields.integer("sharing", 1) if fields.has("sharing") else 1,
-        rate("busy_bandwidth"),
-        rate("busy_prefetch_bandwidth"),
-    )
-
-
-def platform_fields(platform: Platform) -> dict[str, Any]:
-    """Return the fields of a document that describe a platform.
-
-    What is as it was before there was a choice is left out, so that old documents keep their hash.
-    """
-    found: dict[str, Any] = {
-        "memory": platform.memory,
-        "bandwidth": rational_text(platform.bandwidth),
-        "link": str(platform.link),
-    }
-    if platform.prefetch_bandwidth is not None:
-        found["prefetch_bandwidth"] = rational_text(platform.prefetch_bandwidth)
-    if platform.sharing > 1:
-        found["sharing"] = platform.sharing
-    for name in ("busy_bandwidth", "busy_prefetch_bandwidth"):
-        if (rate := getattr(platform, name)) is not None:
-            found[name] = rational_text(rate)
-    return found
-
-
-def units_from_fields(fields: Fields) -> Units:
-    """Return the units that a document counts in."""
-    units = Fields(fields.get("units", dict), fields.path("units"))
-    found = Units(units.get("time", str), units.get("size", str))
-    units.finish()
-    return found
+_RATE = Absent(Rational())
+# Memory and link among other fields of a document. What is as it was before there was a choice is
+# left out, so that old documents keep their hash.
+PLATFORM = Record(
+    Platform,
+    memory=Integer(0),
+    bandwidth=Rational(),
+    link=Member(Link),
+    prefetch_bandwidth=_RATE,
+    sharing=Absent(Integer(1), 1),
+    busy_bandwidth=_RATE,
+    busy_prefetch_bandwidth=_RATE,
+)
+# The units that a document counts in.
+UNITS = Object(Record(Units, time=TEXT, size=TEXT))

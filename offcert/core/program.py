@@ -9,6 +9,8 @@ from typing import Any
 from offcert.core.computations import Computation, Run
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
+from offcert.core.forms import Integer, Integers, Object, Record
+from offcert.core.list_forms import Each
 from offcert.core.network import Network
 from offcert.core.strategy import Strategy
 
@@ -52,15 +54,6 @@ class Segment:
             yield each
             yield from each.nested()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the segment as a JSON value."""
-        return {
-            "first": self.first,
-            "last": self.last,
-            "kept": list(self.kept),
-            "inner": [each.to_json() for each in self.inner],
-        }
-
 
 @dataclass(frozen=True)
 class Program:
@@ -98,30 +91,21 @@ class Program:
         InputError
             If a segment holds what cannot run again.
         """
-        return Unrolling(network, self).strategy()
+        return BackwardUnrolling(network, self).strategy()
 
     def to_json(self) -> dict[str, Any]:
         """Return the program as a JSON value."""
-        return {"segments": [segment.to_json() for segment in self.segments]}
+        return _PROGRAM.write(self)
+
+
+_SEGMENT = Record(Segment, first=Integer(0), last=Integer(0), kept=Integers(0))
+_SEGMENT.forms["inner"] = Each(Object(_SEGMENT))
+_PROGRAM = Record(Program, segments=Each(Object(_SEGMENT)))
 
 
 def program_from_json(value: Any, place: str) -> Program:
     """Return the program that a JSON value describes."""
-    fields = Fields(value, place)
-    segments = [_segment_from_json(item) for item in fields.each("segments")]
-    fields.finish()
-    return Program(segments)
-
-
-def _segment_from_json(item: Fields) -> Segment:
-    segment = Segment(
-        item.integer("first", 0),
-        item.integer("last", 0),
-        item.integers("kept", 0),
-        tuple(_segment_from_json(inner) for inner in item.each("inner")),
-    )
-    item.finish()
-    return segment
+    return _PROGRAM.read(Fields(value, place))
 
 
 def _require_order(segments: tuple[Segment, ...], first: int, last: int | None, place: str) -> None:
@@ -138,7 +122,7 @@ def _require_order(segments: tuple[Segment, ...], first: int, last: int | None, 
         first = segment.last + 1
 
 
-class Unrolling:
+class BackwardUnrolling:
     """Unrolling of a backward pass: segments run again when their results are needed."""
 
     def __init__(self, network: Network, program: Program) -> None:
@@ -224,8 +208,6 @@ class Unrolling:
         """Return the values that a backward computation reads and a segment's computations saved.
 
         A value that another computation reads as well is saved by that one, too, and stays.
-
-        What another computation reads as well is saved by that one, too, and stays.
         """
         computation = self.network.computations[backward]
         if self._guesses(computation):

@@ -16,9 +16,10 @@ from typing import Any
 
 from offcert.core.chain import Chain
 from offcert.core.checkpoint_chain import CheckpointChain
-from offcert.core.documents import Fields, parse_rational, rational_text
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
+from offcert.core.forms import TEXT, Absent, Integer, Object, Rational, Record
+from offcert.core.list_forms import Each, InOrder
 from offcert.core.messages import cut, short_repr
 from offcert.core.network import Network
 from offcert.core.platform import Kind, Platform
@@ -298,62 +299,18 @@ def _operations(network: Executed) -> tuple[list[str], list[int]]:
     return [each.name for each in trace.operations], list(trace.durations)
 
 
-def uncertainty_to_json(uncertainty: Uncertainty) -> dict[str, Any]:
-    """Return a box as a JSON value; exact times are left out."""
-    document: dict[str, Any] = {}
-    if uncertainty.durations:
-        document["durations"] = [
-            {"of": each.of, "less": rational_text(each.less), "more": rational_text(each.more)}
-            for each in uncertainty.durations
-        ]
-    if uncertainty.ticks is not None:
-        document["ticks"] = [list(each) for each in uncertainty.ticks]
-    for name in ("bandwidth", "prefetch_bandwidth"):
-        rates = getattr(uncertainty, name)
-        if rates is not None:
-            document[name] = [rational_text(rate) for rate in rates]
-    if uncertainty.memory is not None:
-        document["memory"] = uncertainty.memory
-    return document
-
-
-def uncertainty_from_fields(document: Fields) -> Uncertainty | None:
-    """Return the box that a document's field ``uncertainty`` describes, or None without one."""
-    if not document.has("uncertainty"):
-        return None
-    fields = Fields(document.get("uncertainty", dict), document.path("uncertainty"))
-    durations = []
-    for item in fields.each("durations") if fields.has("durations") else ():
-        less, more = (
-            parse_rational(item.get(name, str), item.path(name)) for name in ("less", "more")
+_SPREAD = Record(Spread, of=TEXT, less=Rational(), more=Rational())
+_RATES = Absent(InOrder(tuple, Rational(), Rational()))
+# The field `uncertainty` of a document; exact times are left out.
+UNCERTAINTY = Absent(
+    Object(
+        Record(
+            Uncertainty,
+            durations=Absent(Each(Object(_SPREAD)), ()),
+            ticks=Absent(Each(InOrder(tuple, Integer(0), Integer(0)))),
+            bandwidth=_RATES,
+            prefetch_bandwidth=_RATES,
+            memory=Absent(Integer(0)),
         )
-        durations.append(Spread(less, more, item.get("of", str)))
-        item.finish()
-    ticks = None
-    if fields.has("ticks"):
-        ticks = tuple(_pair(row, fields.path("ticks")) for row in fields.integer_lists("ticks", 0))
-    found = Uncertainty(
-        tuple(durations),
-        ticks,
-        _rates(fields, "bandwidth"),
-        _rates(fields, "prefetch_bandwidth"),
-        fields.integer("memory", 0) if fields.has("memory") else None,
     )
-    fields.finish()
-    return found
-
-
-def _rates(fields: Fields, name: str) -> Rates | None:
-    values = fields.optional(name, list)
-    if values is None:
-        return None
-    place = fields.path(name)
-    found = Fields({f"{name}[{index}]": value for index, value in enumerate(values)})
-    texts = [found.get(f"{name}[{index}]", str) for index in range(len(values))]
-    return _pair([parse_rational(text, place) for text in texts], place)
-
-
-def _pair(values: Sequence[Any], place: str) -> tuple[Any, Any]:
-    if len(values) != 2:
-        raise InputError(f"{place} must hold a least and a most, not {len(values)} numbers")
-    return values[0], values[1]
+)

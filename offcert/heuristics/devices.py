@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from offcert.core.errors import PlanError
-from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
+from offcert.questions.devices.problem import AdditionPlace, DevicesProblem, GradientJob, JobKind
 from offcert.questions.devices.schedule import DeviceMove, DevicesPlan, DevicesSchedule, LinkUse
 from offcert.questions.devices.simulate import Priority, dispatch, simulate_devices
 from offcert.questions.schedule.plan import Plan
@@ -73,10 +73,10 @@ def _after_operations(problem: DevicesProblem) -> Sequence[int]:
     durations = problem.step.trace.durations
     rest = list(accumulate(reversed(durations), initial=0))[::-1]
     found = list(rest[:-1])
-    if problem.accumulation.place is Place.HOST and problem.devices > 1:
+    if problem.accumulation.place is AdditionPlace.HOST and problem.devices > 1:
         following = [0] * len(durations)
         for index, gradient in enumerate(problem.gradients):
-            tail = problem.ticks(Job(JobKind.SEND, index, 0))
+            tail = problem.ticks(GradientJob(JobKind.SEND, index, 0))
             tail += _after_job(problem, JobKind.SEND, index)
             following[gradient.ready] = max(following[gradient.ready], tail)
         tail = 0
@@ -86,7 +86,7 @@ def _after_operations(problem: DevicesProblem) -> Sequence[int]:
     return found
 
 
-_Each = TypeVar("_Each", LinkUse, Job)
+_Each = TypeVar("_Each", LinkUse, GradientJob)
 
 
 def best_by_rules(

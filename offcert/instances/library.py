@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.core.documents import Fields, read_json, require_format, show, write_text
+from offcert.core.documents import Fields, naming, read_json, require_format, show, write_text
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, meant
 from offcert.core.notebook import Shown, html
@@ -114,8 +114,8 @@ class Library:
             # A family has its file's name, so the others need not be read. Hidden files are what
             # programs leave that were killed while they wrote.
             if not path.name.startswith(".") and fnmatchcase(path.stem, family or "*"):
-                found = self._family(path)
-                if fnmatchcase(found.group, group or "*"):
+                found = self._family(path, group or "*")
+                if found is not None:
                     yield found
 
     def entries(
@@ -233,26 +233,31 @@ class Library:
             raise InputError(
                 f"there is no family {show(name)} in the library{meant(name, self._stems())}"
             )
-        return self._family(path)
+        found = self._family(path)
+        assert found is not None
+        return found
 
-    def _family(self, path: Path) -> Family:
-        if path.stem not in self._families:
+    def _family(self, path: Path, group: str = "*") -> Family | None:
+        """Return the family in a file, unless its group does not match a pattern."""
+        family = self._families.get(path.stem)
+        if family is None:
             document = read_json(path)
-            try:
+            with naming(path):
+                # Others are not made, which takes longer than to read them.
+                if not fnmatchcase(Fields(document).get("group", str), group):
+                    return None
                 family = family_from_json(document)
                 if family.name != path.stem:
                     raise InputError(f"family must be the file's name, not {show(family.name)}")
-            except InputError as error:
-                raise InputError(f"{path}: {error}") from None
             self._families[path.stem] = family
-        return self._families[path.stem]
+        return family if fnmatchcase(family.group, group) else None
 
     def _find(self, name: str) -> tuple[Family, Entry]:
         # The family's file is the name itself or the name without its label.
         for stem in (name, name.rpartition("-")[0]):
             path = self.folder / f"{stem}.json"
             if stem and Path(stem).name == stem and path.is_file():
-                family = self._family(path)
+                family = self.family(stem)
                 for entry in family.entries:
                     if entry.name == name:
                         return family, entry

@@ -8,7 +8,7 @@ from typing import Any
 
 from offcert.core import forms
 from offcert.core.computations import Run
-from offcert.core.documents import Fields, show
+from offcert.core.documents import Fields, naming, show
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
@@ -242,10 +242,8 @@ def _strategy_from_json(fields: Fields, problem: Problem) -> tuple[Strategy | No
     if problem.recompute is Recompute.NONE or network is None:
         raise InputError(f"{place} is for problems in which computations may run again")
     strategy = strategy_from_json(value, place)
-    try:
+    with naming(place):
         return strategy, problem.executed(strategy.expand(network)).trace
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
 
 
 def _bound_from_json(item: Fields) -> KnownBound:

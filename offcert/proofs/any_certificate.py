@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform as machine
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
@@ -17,13 +17,27 @@ from offcert.core.documents import (
     Fields,
     canonical_digest,
     rational_text,
+    read_document,
     require_format,
     write_json,
 )
-from offcert.core.forms import FLAG, NUMBER, OBJECT, TEXT, Absent, Integer, Member, Record, Table
+from offcert.core.errors import InputError
+from offcert.core.forms import (
+    FLAG,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    Absent,
+    Integer,
+    Member,
+    Object,
+    Record,
+    Table,
+)
+from offcert.core.list_forms import Each
 from offcert.core.messages import cut
 from offcert.core.result import Bound, Bounded, Evidence, SolveStatus
-from offcert.proofs.questions import Question
+from offcert.proofs.questions import QUESTIONS, Question
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,14 +136,10 @@ def settings_from_json(value: Any, place: str) -> tuple[Settings, Notes]:
     return Settings(**settings), Notes(**notes)
 
 
-_BOUND = Record(Bound, method=TEXT, value=Integer(0), evidence=Member(Evidence), details=OBJECT)
-# Returns the bound that a JSON object describes.
-bound_from_json = _BOUND.read
-
-
-def bounds_to_json(bounds: Sequence[Bound]) -> list[dict[str, Any]]:
-    """Return bounds as a JSON value."""
-    return list(map(_BOUND.write, bounds))
+BOUND = Object(
+    Record(Bound, method=TEXT, value=Integer(0), evidence=Member(Evidence), details=OBJECT)
+)
+BOUNDS = Each(BOUND)
 
 
 def exact_gap(objective: int | None, lower_bound: int) -> str | None:
@@ -139,7 +149,7 @@ def exact_gap(objective: int | None, lower_bound: int) -> str | None:
     return rational_text(Fraction(objective - lower_bound, max(objective, 1)))
 
 
-class Named(Protocol):
+class NamedProblem(Protocol):
     """A problem of whatever kind."""
 
     @property
@@ -147,7 +157,7 @@ class Named(Protocol):
         """For people."""
 
 
-P = TypeVar("P", bound=Named)
+P = TypeVar("P", bound=NamedProblem)
 
 
 @dataclass(frozen=True, repr=False)
@@ -179,14 +189,17 @@ class AnyCertificate(ABC, Generic[P]):
     versions: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
-    @abstractmethod
     def known(self) -> Bounded:
-        """The objective as far as it is known: its value, and bounds on it."""
+        """The objective as far as it is known: the result, or the certificate if it has none."""
+        certificate: Any = self
+        known: Bounded = getattr(certificate, "result", certificate)
+        return known
 
     @property
-    @abstractmethod
     def status(self) -> SolveStatus:
-        """The status of the problem when the method stops."""
+        """The status of the problem when the method stops: by default the result's."""
+        status: SolveStatus = self.known.status  # type: ignore[attr-defined]
+        return status
 
     @property
     def pool(self) -> Any:
@@ -234,7 +247,7 @@ class AnyCertificate(ABC, Generic[P]):
             "objective": known.objective,
             "lower_bound": least,
             "gap": None if least is None else exact_gap(known.objective, least),
-            "bounds": bounds_to_json(known.bounds),
+            "bounds": BOUNDS.write(known.bounds),
             "method": self.method,
             "settings": settings_to_json(self.settings, self.notes),
             "versions": dict(self.versions),
@@ -245,6 +258,12 @@ class AnyCertificate(ABC, Generic[P]):
         """Return the certificate that a JSON value describes, without verifying what it claims."""
         question = cls.question
         fields = Fields(document)
+        other = QUESTIONS.get(str(document.get("format")))
+        if other not in (None, question):
+            raise InputError(
+                f"it is a certificate of {other.name}, not of {question.name}: `offcert verify` "
+                "shows it"
+            )
         require_format(fields, question.format, question.version, question.conversion)
         assert question.reader is not None
         problem: P = question.reader.load()(fields.get("problem", dict), "problem")
@@ -269,6 +288,17 @@ class AnyCertificate(ABC, Generic[P]):
                 fields.integer(name)
         fields.get("gap", (str, type(None)))
         return cls(problem=problem, settings=settings, notes=notes, versions=versions, **answer)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Return the certificate in a file, without verifying what it claims.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read or is no certificate of this kind.
+        """
+        return read_document(path, cls.from_json)
 
     def write(self, path: str | Path) -> None:
         """Write the certificate to a file, through a temporary one."""

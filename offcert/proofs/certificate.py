@@ -6,25 +6,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import Fields, read_document
-from offcert.core.forms import member
+from offcert.core.documents import Fields
+from offcert.core.forms import TEXT, Integer, Object, OrNull, Record, member
 from offcert.core.messages import cut
-from offcert.core.network_json import execution_from_json, execution_to_json
+from offcert.core.network_json import EXECUTION
 from offcert.core.notebook import html
 from offcert.core.result import Bound, Bounded, Infeasibility, SolveStatus
 from offcert.core.units import format_size
-from offcert.proofs.any_certificate import (
-    AnyCertificate,
-    bound_from_json,
-    bounds_to_json,
-    exact_gap,
-)
+from offcert.proofs.any_certificate import BOUNDS, AnyCertificate, exact_gap
 from offcert.proofs.any_certificate import current_versions as current_versions
 from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.proofs.questions import SCHEDULE
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
 from offcert.questions.schedule.problem import Minimise, Problem
 from offcert.questions.schedule.result import Result
+
+_INFEASIBILITY = OrNull(
+    Object(
+        Record(
+            Infeasibility,
+            operation=Integer(-1),
+            name=TEXT,
+            needed=Integer(0),
+            lacking=Integer(1),
+        )
+    ),
+    dict,
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class Robust(Bounded):
             "objective": self.objective,
             "lower_bound": self.lower_bound,
             "gap": exact_gap(self.objective, self.lower_bound),
-            "bounds": bounds_to_json(self.bounds),
+            "bounds": BOUNDS.write(self.bounds),
         }
 
 
@@ -62,8 +70,7 @@ def robust_from_fields(document: Fields) -> Robust | None:
     if not document.has("robust"):
         return None
     fields = Fields(document.get("robust", dict), document.path("robust"))
-    bounds = tuple(bound_from_json(item) for item in fields.each("bounds"))
-    found = Robust(fields.integer("objective", 0), bounds)
+    found = Robust(fields.integer("objective", 0), BOUNDS.read(fields, "bounds"))
     # What these say is derived; `verify` compares it with what it ought to be.
     fields.integer("lower_bound")
     fields.get("gap", str)
@@ -106,16 +113,6 @@ class Certificate(AnyCertificate[Problem]):
         return problem if limit is None else problem.with_memory(limit)
 
     @property
-    def known(self) -> Result:
-        """The result."""
-        return self.result
-
-    @property
-    def status(self) -> SolveStatus:
-        """The result's."""
-        return self.result.status
-
-    @property
     def pool(self) -> PlacementCertificate | None:
         """The addresses of what the schedule uses, if they are known."""
         return self.placement
@@ -137,10 +134,10 @@ class Certificate(AnyCertificate[Problem]):
             "schedule": None
             if result.schedule is None
             else schedule_to_json(result.schedule, self.executed.trace),
-            "infeasibility": _infeasibility_to_json(result.infeasibility),
+            "infeasibility": _INFEASIBILITY.write(result.infeasibility),
         }
         if result.execution is not None:
-            answer["execution"] = execution_to_json(result.execution)
+            answer["execution"] = EXECUTION.write(result.execution)
         if self.placement is not None:
             answer["placement"] = self.placement.part_to_json()
         if self.robust is not None:
@@ -149,12 +146,10 @@ class Certificate(AnyCertificate[Problem]):
 
     @classmethod
     def _read_answer(cls, fields: Fields, problem: Problem) -> dict[str, Any]:
-        bounds = tuple(bound_from_json(item) for item in fields.each("bounds"))
         schedule = fields.optional("schedule", (dict, type(None)))
-        infeasibility = fields.optional("infeasibility", (dict, type(None)))
         execution = placement = memory = None
         if fields.has("execution"):
-            execution = execution_from_json(fields.get("execution", dict), "execution")
+            execution = EXECUTION.read_in(fields, "execution")
         trace = problem.trace if execution is None else problem.executed(execution).trace
         if fields.get("objective", (int, type(None))) is not None:
             objective = fields.integer("objective", 0)
@@ -162,10 +157,8 @@ class Certificate(AnyCertificate[Problem]):
         result = Result(
             status=member(SolveStatus, fields.get("status", str), "status"),
             schedule=None if schedule is None else schedule_from_json(schedule, trace),
-            bounds=bounds,
-            infeasibility=None
-            if infeasibility is None
-            else _infeasibility_from_json(infeasibility),
+            bounds=BOUNDS.read(fields, "bounds"),
+            infeasibility=_INFEASIBILITY.read(fields, "infeasibility"),
             execution=execution,
             memory=memory,
             minimise=problem.minimise,
@@ -177,37 +170,8 @@ class Certificate(AnyCertificate[Problem]):
 
 
 def read_certificate(path: str | Path) -> Certificate:
-    """Return the certificate in a file, without verifying what it claims.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no certificate.
-    """
-    return read_document(path, Certificate.from_json)
+    """Return the certificate of a schedule in a file, not verified; see `Certificate.read`."""
+    return Certificate.read(path)
 
 
 certificate_from_json = Certificate.from_json
-
-
-def _infeasibility_to_json(value: Infeasibility | None) -> dict[str, Any] | None:
-    if value is None:
-        return None
-    return {
-        "operation": value.operation,
-        "name": value.name,
-        "needed": value.needed,
-        "lacking": value.lacking,
-    }
-
-
-def _infeasibility_from_json(value: Any) -> Infeasibility:
-    fields = Fields(value, "infeasibility")
-    result = Infeasibility(
-        fields.integer("operation", -1),
-        fields.get("name", str),
-        fields.integer("needed", 0),
-        fields.integer("lacking", 1),
-    )
-    fields.finish()
-    return result

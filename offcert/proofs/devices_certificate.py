@@ -9,21 +9,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.core.documents import Fields, parse_rational, rational_text, read_document, show
+from offcert.core.documents import Fields, naming, parse_rational, rational_text, show
 from offcert.core.errors import InputError
-from offcert.core.forms import IntegerOrNull, Member, formed, member
+from offcert.core.forms import Form, Integer, Member, OrNull, formed, member
 from offcert.core.later import Later
 from offcert.core.result import Bound, Bounded, SolveStatus
 from offcert.core.units import format_time
-from offcert.proofs.any_certificate import AnyCertificate, bound_from_json, bounds_to_json
+from offcert.proofs.any_certificate import BOUND, BOUNDS, AnyCertificate
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.proofs.questions import DEVICES
 from offcert.proofs.schedule_json import schedule_from_json, schedule_to_json
-from offcert.questions.devices.problem import DevicesProblem, Job, JobKind
+from offcert.questions.devices.problem import DevicesProblem, GradientJob, JobKind
 from offcert.questions.devices.schedule import DevicesSchedule, TimedJob
 from offcert.questions.schedule.schedule import Schedule
 
@@ -32,6 +31,9 @@ if TYPE_CHECKING:
 
 # How bounds for several devices are called in certificates.
 DEVICE, RESOURCE, MODEL = "devices-alone", "devices-resource", "devices-cpsat"
+
+
+_ALONE = OrNull(BOUND, dict)
 
 
 class Resource(StrEnum):
@@ -47,7 +49,7 @@ class Resource(StrEnum):
     ADDER = "adder"
 
 
-class _Jobs:
+class _Jobs(Form):
     rule = "an object: for each kind of job a list of integers of at least 0, all different"
 
     def read(self, fields: Fields, name: str) -> Mapping[JobKind, tuple[int, ...]]:
@@ -66,7 +68,7 @@ class _Jobs:
         return {str(kind): list(which) for kind, which in value.items()}
 
 
-class _Multipliers:
+class _Multipliers(Form):
     rule = "a list of pairs: an operation, each once, and a rational"
 
     def read(self, fields: Fields, name: str) -> Mapping[int, Fraction]:
@@ -105,11 +107,7 @@ class ResourceProof(Proof):
     resource: Resource = formed(Member(Resource))
     jobs: Mapping[JobKind, tuple[int, ...]] = formed(_Jobs())
     multipliers: Mapping[int, Fraction] = formed(_Multipliers())
-    after: int | None = formed(IntegerOrNull(0), None)
-
-    def write(self) -> dict[str, Any]:
-        """Return the details of a bound, as a JSON value; what is not counted is null."""
-        return {**super().write(), "after": self.after}
+    after: int | None = formed(OrNull(Integer(0), int), None)
 
 
 _PROOFS = (
@@ -163,11 +161,6 @@ class DevicesCertificate(AnyCertificate[DevicesProblem], Bounded):
     method: str = field(default=DEVICES.command, kw_only=True)
 
     @property
-    def known(self) -> Bounded:
-        """The certificate itself: it has no result beside it."""
-        return self
-
-    @property
     def objective(self) -> int | None:
         """Makespan of the schedule in ticks."""
         return None if self.schedule is None else self.schedule.makespan
@@ -189,7 +182,7 @@ class DevicesCertificate(AnyCertificate[DevicesProblem], Bounded):
 
     def _write_answer(self) -> dict[str, Any]:
         return {
-            "alone": None if self.alone is None else bounds_to_json([self.alone])[0],
+            "alone": _ALONE.write(self.alone),
             "schedule": None if self.schedule is None else self._schedule_to_json(self.schedule),
             "found_by": self.found_by,
         }
@@ -197,12 +190,11 @@ class DevicesCertificate(AnyCertificate[DevicesProblem], Bounded):
     @classmethod
     def _read_answer(cls, fields: Fields, problem: DevicesProblem) -> dict[str, Any]:
         member(SolveStatus, fields.get("status", str), "status")
-        alone = fields.optional("alone", (dict, type(None)))
         schedule = fields.optional("schedule", (dict, type(None)))
         return {
             "schedule": None if schedule is None else _schedule_from_json(schedule, problem),
-            "bounds": tuple(bound_from_json(item) for item in fields.each("bounds")),
-            "alone": None if alone is None else bound_from_json(Fields(alone, "alone")),
+            "bounds": BOUNDS.read(fields, "bounds"),
+            "alone": _ALONE.read(fields, "alone"),
             "found_by": fields.get("found_by", str),
         }
 
@@ -223,25 +215,12 @@ class DevicesCertificate(AnyCertificate[DevicesProblem], Bounded):
         }
 
 
-def read_devices_certificate(path: str | Path) -> DevicesCertificate:
-    """Return the certificate in a file, without verifying what it claims.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no certificate for several devices.
-    """
-    return read_document(path, DevicesCertificate.from_json)
-
-
 def _schedule_from_json(value: Any, problem: DevicesProblem) -> DevicesSchedule:
     fields = Fields(value, "schedule")
     steps = []
     for index, step in enumerate(fields.get("steps", list)):
-        try:
+        with naming(f"schedule.steps[{index}]"):
             found = schedule_from_json(step, problem.step.trace)
-        except InputError as error:
-            raise InputError(f"schedule.steps[{index}]: {error}") from None
         if not isinstance(found, Schedule):
             raise InputError(f"schedule.steps[{index}] has pieces, and transfers are atomic")
         steps.append(found)
@@ -250,7 +229,7 @@ def _schedule_from_json(value: Any, problem: DevicesProblem) -> DevicesSchedule:
     jobs = []
     for item in fields.each("jobs"):
         kind = member(JobKind, item.get("kind", str), item.path("kind"))
-        job = Job(kind, item.integer("gradient", 0), item.integer("device", 0))
+        job = GradientJob(kind, item.integer("gradient", 0), item.integer("device", 0))
         jobs.append(TimedJob(job, item.integer("start"), item.integer("end")))
         item.finish()
     fields.finish()

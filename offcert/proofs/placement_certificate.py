@@ -6,24 +6,22 @@ The registry of bounds on pools is here, too: proved, or somebody's word.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.core.documents import Fields, read_document
+from offcert.core.documents import Fields
 from offcert.core.errors import InputError
-from offcert.core.forms import IntegerOrNull, integers, member
+from offcert.core.forms import Integer, OrNull, integers, member
 from offcert.core.later import Later
 from offcert.core.notebook import html
 from offcert.core.result import SolveStatus
-from offcert.core.units import Units
-from offcert.proofs.any_certificate import AnyCertificate, bound_from_json
+from offcert.proofs.any_certificate import BOUNDS, AnyCertificate
 from offcert.proofs.kinds.computed import Computed as Computed
 from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.proofs.questions import PLACEMENT
 from offcert.proofs.registry import OWN
 from offcert.proofs.registry import claimed as claimed
 from offcert.proofs.registry import searched as searched
-from offcert.questions.placement.files import ALIGNMENT, CAPACITY, RESIDENCE
+from offcert.questions.placement.files import POOL, RESIDENCE
 from offcert.questions.placement.problem import (
     Occupant,
     Placement,
@@ -57,16 +55,6 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
     occupants: tuple[Occupant, ...] | None = None
 
     @property
-    def known(self) -> PlacementResult:
-        """The result."""
-        return self.result
-
-    @property
-    def status(self) -> SolveStatus:
-        """The result's."""
-        return self.result.status
-
-    @property
     def pool(self) -> PlacementCertificate:
         """The certificate itself."""
         return self
@@ -93,14 +81,12 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
     def part_to_json(self) -> dict[str, Any]:
         """Return the field ``placement`` of the certificate of a schedule."""
         assert self.occupants is not None
-        placement, units = self.result.placement, self.problem.units
+        placement = self.result.placement
         count = len(self.problem.residences)
         addresses = [None] * count if placement is None else placement.addresses
         rows = zip(self.occupants, self.problem.residences, addresses, strict=True)
         return {
-            "capacity": self.problem.capacity,
-            "alignment": self.problem.alignment,
-            "units": {"time": units.time, "size": units.size},
+            **POOL.write(self.problem),
             **self._write_claims(),
             "residences": [
                 {of.kind: of.index, **RESIDENCE.write(each), "address": address}
@@ -115,16 +101,9 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
         The name is that of the certificate's problem.
         """
         fields = Fields(value, "placement")
-        units = Fields(fields.get("units", dict), fields.path("units"))
         rows = [_row_from_json(item) for item in fields.each("residences")]
-        problem = PlacementProblem(
-            name,
-            [residence for _, residence, _ in rows],
-            CAPACITY.read(fields, "capacity"),
-            ALIGNMENT.read(fields, "alignment"),
-            Units(units.get("time", str), units.get("size", str)),
-        )
-        units.finish()
+        residences = [residence for _, residence, _ in rows]
+        problem = PlacementProblem(name, residences, **POOL.values(fields))
         found = [address for *_, address in rows if address is not None]
         if found:
             _require_one_each(found, len(rows), "placement.residences[].address")
@@ -137,20 +116,6 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
         return certificate
 
 
-def read_placement(path: str | Path) -> PlacementCertificate:
-    """Return the placement document in a file, without verifying what it claims.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no such document.
-    """
-    return read_document(path, PlacementCertificate.from_json)
-
-
-placement_from_json = PlacementCertificate.from_json
-
-
 def _result(
     fields: Fields, problem: PlacementProblem, addresses: tuple[int, ...] | None
 ) -> PlacementResult:
@@ -160,7 +125,7 @@ def _result(
         placement,
         # Derived; what the document says is compared with it.
         None if placement is None else placement.pool(problem),
-        tuple(bound_from_json(item) for item in fields.each("bounds")),
+        BOUNDS.read(fields, "bounds"),
     )
 
 
@@ -170,7 +135,7 @@ def _row_from_json(item: Fields) -> tuple[Occupant, Residence, int | None]:
         raise InputError(f'{item.path("tensor")} or else "workspace" must say what it is of')
     occupant = Occupant(kinds[0], item.integer(kinds[0], 0))
     residence = Residence(**RESIDENCE.values(item))
-    address = IntegerOrNull().read(item, "address")
+    address = OrNull(Integer(), int).read(item, "address")
     item.finish()
     return occupant, residence, address
 

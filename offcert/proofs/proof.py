@@ -5,24 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 from offcert.core.documents import Fields
-from offcert.core.forms import FORM, Form
+from offcert.core.forms import FORM, Record
 from offcert.core.later import Later
 from offcert.core.platform import Link
 from offcert.core.result import Bound, Evidence
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
-
-
-class FieldRule(NamedTuple):
-    """A field of a proof: its name in documents, its form, and whether it may be absent."""
-
-    name: str
-    form: Form
-    optional: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,27 +27,18 @@ class Proof:
     """
 
     @classmethod
-    def rules(cls) -> Iterator[FieldRule]:
-        """Yield the fields."""
-        for each in fields(cls):
-            yield FieldRule(each.name, each.metadata[FORM], each.default is not MISSING)
+    def record(cls) -> Record[Self]:
+        """Return the reader and writer of such proofs."""
+        return Record(cls, **{each.name: each.metadata[FORM] for each in fields(cls)})
 
     @classmethod
     def read(cls, details: Mapping[str, Any], place: str = "details") -> Self:
         """Return the proof that the details of a bound hold."""
-        document = Fields(dict(details), place)
-        values = {
-            name: form.read(document, name)
-            for name, form, optional in cls.rules()
-            if not optional or name in details
-        }
-        document.finish()
-        return cls(**values)
+        return cls.record().read(Fields(dict(details), place))
 
     def write(self) -> dict[str, Any]:
-        """Return the details of a bound, as a JSON value; absent fields are left out."""
-        values = [(name, form, getattr(self, name)) for name, form, _ in self.rules()]
-        return {name: form.write(value) for name, form, value in values if value is not None}
+        """Return the details of a bound, as a JSON value."""
+        return self.record().write(self)
 
 
 @dataclass(frozen=True)
@@ -71,8 +54,6 @@ class Provable:
     # Whether verification searches, which may take long; a part of what a search establishes is
     # established, too.
     searched: bool = False
-    # Solvers whose word the bound is where a proof takes too long, if there are any.
-    families: tuple[str, ...] = ()
 
     evidence = Evidence.PROVED
 

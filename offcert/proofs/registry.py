@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from offcert.core.result import Bound, Evidence
 from offcert.proofs.kinds import computed, labels, multipliers
-from offcert.proofs.proof import ALL, Claimable, ClaimKind, Proof, ProofKind
+from offcert.proofs.proof import ALL, Claimable, ClaimKind, Proof, ProofKind, Provable
 from offcert.questions.schedule.problem import Minimise, Recompute, Transfers
 
 # Bounds that rest on a solver's word: exact models of offloading, and of recomputation alone.
@@ -141,17 +141,11 @@ def solver_of(bound: Bound) -> str | None:
     return name if isinstance(name, str) else None
 
 
-class BoundKind(Protocol):
-    """A registry's row of a kind of bound."""
-
-    @property
-    def families(self) -> tuple[str, ...]:
-        """Solvers that may claim it."""
+# What a registry says of a name.
+Kinds = Callable[[str], Provable | Claimable | None]
 
 
-def witness(
-    bounds: Sequence[Bound], index: int, kinds: Callable[[str], BoundKind | None] = kind_of
-) -> Bound | None:
+def witness(bounds: Sequence[Bound], index: int, kinds: Kinds = kind_of) -> Bound | None:
     """Return a bound that cross-attests bound number `index` of those that there are, or None.
 
     It reaches at least the same value, with another formulation on another solver. `kinds` returns
@@ -171,9 +165,7 @@ def witness(
     return None
 
 
-def cross_attested(
-    bounds: Sequence[Bound], kinds: Callable[[str], BoundKind | None] = kind_of
-) -> list[Bound]:
+def cross_attested(bounds: Sequence[Bound], kinds: Kinds = kind_of) -> list[Bound]:
     """Return bounds, those that are attested with more evidence if another solver reaches them."""
     return [
         replace(bound, evidence=Evidence.CROSS_ATTESTED)
@@ -183,12 +175,12 @@ def cross_attested(
     ]
 
 
-def _formulation(bound: Bound, kinds: Callable[[str], BoundKind | None]) -> str:
+def _formulation(bound: Bound, kinds: Kinds) -> str:
     kind = kinds(bound.method)
     return (kind.formulation if isinstance(kind, Claimable) else "") or bound.method
 
 
-def _can_attest(bound: Bound, kinds: Callable[[str], BoundKind | None]) -> bool:
+def _can_attest(bound: Bound, kinds: Kinds) -> bool:
     kind = kinds(bound.method)
-    attestable = kind is not None and solver_of(bound) in kind.families
+    attestable = isinstance(kind, Claimable) and solver_of(bound) in kind.families
     return attestable and bound.evidence is not Evidence.PROVED

@@ -10,7 +10,7 @@ from offcert.core.errors import InputError
 from offcert.core.forms import TEXT, Form, Integer, Integers, Member, Rational, Record
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule, Transfer
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule, Transfer, TransferPiece
 
 # Times and amounts of pieces hold products of sizes and of both sides of the bandwidth.
 _RATIONAL = Rational(re.compile(r"([0-9]{1,200})(?:/([0-9]{1,200}))?"))
@@ -55,7 +55,7 @@ def schedule_to_json(schedule: Schedule | FluidSchedule, trace: Trace) -> dict[s
     return document | {"transfers": [_TRANSFER.write(_moved(t, trace)) for t in schedule.transfers]}
 
 
-def _moved(of: Transfer | Piece, trace: Trace) -> _Moved:
+def _moved(of: Transfer | TransferPiece, trace: Trace) -> _Moved:
     gap = trace.gaps[of.gap]
     name = trace.tensors[gap.tensor].name
     return _Moved(of.kind, gap.tensor, name, (gap.before, gap.after), of.start, of.end)
@@ -70,7 +70,9 @@ def schedule_from_json(value: Any, trace: Trace) -> Schedule | FluidSchedule:
         raise InputError('schedule must have either "transfers" or "pieces"')
     if "pieces" in value:
         parts = [(_PIECE.read(item), item) for item in fields.each("pieces")]
-        pieces = [Piece(p.kind, _gap(p, trace, at), p.start, p.end, p.size) for p, at in parts]
+        pieces = [
+            TransferPiece(p.kind, _gap(p, trace, at), p.start, p.end, p.size) for p, at in parts
+        ]
         schedule: Schedule | FluidSchedule = FluidSchedule(starts, ends, pieces)
     else:
         parts = [(_TRANSFER.read(item), item) for item in fields.each("transfers")]

@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import Fields, read_document
+from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.core.result import Bound, Bounded, SolveStatus
 from offcert.core.units import format_time
-from offcert.proofs.any_certificate import AnyCertificate, bound_from_json, bounds_to_json
+from offcert.proofs.any_certificate import BOUNDS, AnyCertificate
 from offcert.proofs.certificate import Certificate, certificate_from_json
 from offcert.proofs.questions import SPLIT
 from offcert.questions.split.menu import Menu
@@ -39,17 +38,17 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Division:
+class CaseDivision:
     """Cases by the alternative of an operation."""
 
     operation: int  # On the menu.
     # Alternatives by their positions, and the case of those.
-    parts: tuple[tuple[tuple[int, ...], Leaf | Division], ...]
+    parts: tuple[tuple[tuple[int, ...], Leaf | CaseDivision], ...]
     # Bounds that hold for all parts, as those of a `Leaf` do for its choices.
     bounds: tuple[Bound, ...] = ()
 
 
-Case = Leaf | Division
+Case = Leaf | CaseDivision
 
 
 @dataclass(frozen=True)
@@ -84,11 +83,6 @@ class SplitCertificate(AnyCertificate[SplitProblem], Bounded):
     rounds: tuple[RoundAnswer, ...]
     cases: tuple[tuple[Case, ...], ...]
     method: str = field(default=SPLIT.command, kw_only=True)
-
-    @property
-    def known(self) -> Bounded:
-        """The certificate itself: it has no result beside it."""
-        return self
 
     @property
     def objective(self) -> int | None:
@@ -188,7 +182,7 @@ def case_bound(
     around it leave, by positions of operations. The device has so many bytes of memory.
     """
     here = dict(allowed or {})
-    if isinstance(case, Division):
+    if isinstance(case, CaseDivision):
         found = (
             case_bound(each, memory, inner, here | {case.operation: positions})
             for positions, inner in case.parts
@@ -203,7 +197,7 @@ def case_bound(
 
 def case_to_json(case: Case) -> dict[str, Any]:
     """Return a tree of cases as a JSON value."""
-    document: dict[str, Any] = {"bounds": bounds_to_json(case.bounds)}
+    document: dict[str, Any] = {"bounds": BOUNDS.write(case.bounds)}
     if isinstance(case, Leaf):
         return document
     parts = [
@@ -215,7 +209,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
 
 def case_from_json(fields: Fields, menu: Menu) -> Case:
     """Return the tree of cases that a JSON value describes."""
-    bounds = tuple(bound_from_json(item) for item in fields.each("bounds"))
+    bounds = BOUNDS.read(fields, "bounds")
     if not fields.has("operation"):
         fields.finish()
         return Leaf(bounds)
@@ -230,21 +224,7 @@ def case_from_json(fields: Fields, menu: Menu) -> Case:
         parts.append((positions, case_from_json(inner, menu)))
         item.finish()
     fields.finish()
-    return Division(operation, tuple(parts), bounds)
-
-
-def read_split_certificate(path: str | Path) -> SplitCertificate:
-    """Return the certificate in a file, without verifying what it claims.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no certificate of a step.
-    """
-    return read_document(path, SplitCertificate.from_json)
-
-
-split_certificate_from_json = SplitCertificate.from_json
+    return CaseDivision(operation, tuple(parts), bounds)
 
 
 def _cases_from_json(fields: Fields, problem: SplitProblem) -> tuple[tuple[Case, ...], ...]:

@@ -13,7 +13,7 @@ from offcert.core.units import Units, format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.questions.placement.problem import PlacementProblem
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule, Transfer
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule, Transfer, TransferPiece
 from offcert.questions.schedule.training_record import TrainingRecord
 from offcert.report.execution import Reruns
 
@@ -124,11 +124,11 @@ def bars_of(
         yield _transfer_bar(problem, move)
 
 
-def _transfer_bar(problem: Problem, move: Transfer | Piece) -> Bar:
+def _transfer_bar(problem: Problem, move: Transfer | TransferPiece) -> Bar:
     tensor = problem.trace.tensors[problem.trace.gaps[move.gap].tensor]
     name = cut(tensor.name, _LONGEST_NAME)
     size = format_size(tensor.size, problem.units)
-    if isinstance(move, Piece) and move.size != tensor.size:
+    if isinstance(move, TransferPiece) and move.size != tensor.size:
         size = f"{_amount(move.size, problem.units)} of {size}"
     title = f"{move.kind} {name}: {_times(move.start, move.end, problem.units)}, {size}"
     back = problem.platform.duplex and move.kind is Kind.PREFETCH

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -92,19 +93,15 @@ def choices_summary(problem: Problem) -> dict[str, Any]:
     return found
 
 
-def choices_lines(problem: Problem) -> list[str]:
-    """Return the same for people."""
-    lines = []
+def choices_facts(problem: Problem) -> Iterator[tuple[str, str]]:
+    """Yield the same for people, each with its name."""
     found = choices_summary(problem)
     if "recompute" in found or "offload" in found:
-        lines.append(f"  may be done    {problem.means}")
-    if "repeatable" in found:
-        assert problem.computed is not None
-        every = len(problem.computed)
-        lines.append(f"  may run again  {found['repeatable']} of {every} computations")
+        yield "may be done", problem.means
+    if "repeatable" in found and problem.computed is not None:
+        yield "may run again", f"{found['repeatable']} of {len(problem.computed)} computations"
     if "minimise" in found:
-        lines.append(f"  wanted         {problem.objective_summary}")
-    return lines
+        yield "wanted", problem.objective_summary
 
 
 def within(certificate: Certificate) -> str:

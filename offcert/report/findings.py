@@ -5,10 +5,11 @@ Of a plan on another problem, too: one JSON object for programs, a few lines for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from offcert.core.result import Bound, Evidence
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.any_certificate import Notes
 from offcert.questions.schedule.problem import format_objective
@@ -126,6 +127,14 @@ def known_summary(verification: Verification[Any]) -> dict[str, Any]:
     }
 
 
+def claimed_bounds(bounds: Iterable[Bound]) -> list[dict[str, Any]]:
+    """Return bounds with the evidence that is claimed as JSON values."""
+    return [
+        {"method": each.method, "value": each.value, "evidence": str(each.evidence)}
+        for each in bounds
+    ]
+
+
 def checked_bounds(bounds: list[CheckedBound]) -> list[dict[str, Any]]:
     """Return bounds with the findings about them as JSON values."""
     return [
@@ -137,6 +146,12 @@ def checked_bounds(bounds: list[CheckedBound]) -> list[dict[str, Any]]:
         }
         for bound in bounds
     ]
+
+
+def best_first(bounds: Iterable[Bound]) -> list[Bound]:
+    """Return bounds by decreasing value, of equal ones the best supported first."""
+    ranks = list(Evidence)
+    return sorted(bounds, key=lambda bound: (-bound.value, ranks.index(bound.evidence)))
 
 
 def describe_not_valid(findings: Verification[Any]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 from offcert.core.errors import PlanError
 from offcert.core.result import relative_gap
@@ -13,7 +13,7 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.carried import launch_times
 from offcert.questions.schedule.schedule import Schedule
 from offcert.report.findings import checked_bounds
-from offcert.report.svg import Element, element
+from offcert.report.svg import Axes, Element, element
 from offcert.verification.findings import CheckedBound
 from offcert.verification.replay import replay
 
@@ -115,23 +115,12 @@ BAND = "#b07aa1"
 _TOP = 52
 
 
-class TimeAxis(Protocol):
-    """Where ticks are on the picture, and where its panels end."""
-
-    @property
-    def bottom(self) -> float:
-        """Where the lowest panel ends."""
-
-    def x(self, time: float) -> float:
-        """Return the horizontal coordinate of a tick."""
-
-
 def latest_end(certificate: Certificate) -> int:
     """Return the ticks of the plan at the slowest corner of the box; 0 without a box."""
     return 0 if certificate.robust is None else certificate.robust.objective
 
 
-def draw_band(root: Element, frame: TimeAxis, certificate: Certificate) -> None:
+def draw_band(root: Element, frame: Axes, certificate: Certificate) -> None:
     """Draw from where to where a step may end: behind everything, nothing without a box."""
     claim = certificate.robust
     if claim is None:

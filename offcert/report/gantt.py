@@ -6,9 +6,7 @@ Every bar says in an SVG file what it is when the mouse rests on it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
@@ -32,15 +30,13 @@ from offcert.report.bars import (
     size_scale,
     time_scale,
 )
-from offcert.report.forecasts import TimeAxis, draw_band, latest_end
+from offcert.report.forecasts import draw_band, latest_end
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
-from offcert.report.svg import LETTER, Element, drawing, element, require_picture, save, ticks
+from offcert.report.svg import LEFT, LETTER, RIGHT, Axes, Element, drawing, element, save, ticks
 
-# Pixels of the margins, of the rows and their bars, of the memory's curve, and of the letters.
-# Arbitrary.
-LEFT, RIGHT = 84, 28
+# Pixels of the rows and their bars, of the memory's curve, and of the letters. Arbitrary.
 _ROWS_TOP, _ROW, _BAR = 72, 30, 24
-_MEMORY = 190
+MEMORY = 190
 _FONT = 11
 # Pixels below whose width bars are drawn without stripes, which nobody would see. Arbitrary.
 _STRIPED = 5.0
@@ -49,32 +45,8 @@ _STRIPED = 5.0
 _NOTEBOOK, _FILE = (400, 4.0), (20_000, 0.5)
 
 
-@dataclass(frozen=True)
-class Frame:
-    """Where ticks and bytes are on the picture."""
-
-    width: int  # Of the picture in pixels.
-    span: int  # The latest tick shown.
-    largest: int  # The most bytes shown.
-    top: float  # Where the memory curve's panel begins.
-
-    def x(self, time: float) -> float:
-        """Return the horizontal coordinate of a tick."""
-        return LEFT + float(time) / self.span * (self.width - LEFT - RIGHT)
-
-    def y(self, size: float) -> float:
-        """Return the vertical coordinate of a number of bytes."""
-        return self.top + _MEMORY * (1 - float(size) / self.largest)
-
-    @property
-    def bottom(self) -> float:
-        """Where the memory curve's panel ends."""
-        return self.top + _MEMORY
-
-
 def save_gantt(certificate: Certificate, path: str | Path) -> None:
     """Draw a certificate's schedule into a PNG or SVG file."""
-    require_picture(path)
     if certificate.result.schedule is None:
         raise InputError("the certificate holds no schedule to draw")
     save(gantt_svg(certificate), path)
@@ -101,18 +73,19 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
     else:
         curve = [(float(t), float(size)) for t, size in fluid_memory_curve(problem, schedule)]
     rows = rows_of(problem)
-    frame = Frame(
+    frame = Axes(
         width,
         max(schedule.makespan, _earliest_end(certificate), latest_end(certificate), 1),
         largest_shown(problem, max(int(size) for _, size in curve)),
         _ROWS_TOP + _ROW * len(rows) + 14,
+        MEMORY,
     )
     root = picture(frame, f"{cut(problem.name, 48)}: {certificate.result.summary(problem.units)}")
     draw_band(root, frame, certificate)
     bars = list(bars_of(problem, schedule, looks_of(certificate)))
     most, pixels = _FILE if whole else _NOTEBOOK
     if len(bars) > most:
-        bars = joined(bars, pixels / (frame.x(frame.span) - frame.x(0)) * frame.span)
+        bars = joined(bars, pixels / (frame.x(frame.end) - frame.x(0)) * frame.end)
     draw_legend(root, shown_looks(bars))
     for index, row in enumerate(rows):
         _draw_row(root, frame, index, row, [bar for bar in bars if bar.row == row])
@@ -124,7 +97,7 @@ def gantt_svg(certificate: Certificate, *, width: int = 1100, whole: bool = True
         [(curve, HELD, "on the device")],
         step=0.25 if whole else 1.0,
     )
-    labels, unit = time_labels(problem, frame.span)
+    labels, unit = time_labels(problem, frame.end)
     draw_time_axis(root, frame, labels, f"time ({unit})")
     _draw_bound(root, frame, certificate)
     return root
@@ -146,15 +119,7 @@ def steps(times: Iterable[int], held: Iterable[int]) -> list[tuple[float, float]
     return corners
 
 
-class Panel(TimeAxis, Protocol):
-    """Where moments are on a picture, and how wide it is."""
-
-    @property
-    def width(self) -> int:
-        """Pixels."""
-
-
-def picture(frame: Panel, title: str, looks: Mapping[str, Look] = LOOKS) -> Element:
+def picture(frame: Axes, title: str, looks: Mapping[str, Look] = LOOKS) -> Element:
     """Return an empty picture with a heading and what its bars are filled with."""
     height = int(frame.bottom) + 40
     attributes = {"style": "max-width:100%;height:auto"}
@@ -194,24 +159,31 @@ def draw_legend(root: Element, looks: Mapping[str, Look]) -> None:
         x += 28 + LETTER * len(look.name) + 24
 
 
-def _draw_row(root: Element, frame: Frame, index: int, name: str, bars: Sequence[Bar]) -> None:
+def _draw_row(root: Element, frame: Axes, index: int, name: str, bars: Sequence[Bar]) -> None:
     top = _ROWS_TOP + _ROW * index
     group = element(root, "g", class_=f"row {name.replace(' ', '-')}")
     element(group, "text", name, x=LEFT - 8, y=top + 16, text_anchor="end")
+    draw_bars(group, frame, bars, top, _BAR)
+
+
+def draw_bars(
+    group: Element, frame: Axes, bars: Iterable[Bar], top: float, height: int, before: str = ""
+) -> None:
+    """Draw the bars of a row, with so much before the title of each."""
     for bar in bars:
         left, right = frame.x(float(bar.start)), frame.x(float(bar.end))
         width = max(right - left, 0.4)
         rect = element(
-            group, "rect", x=left, y=top, width=width, height=_BAR, fill=fill_of(bar.look, width)
+            group, "rect", x=left, y=top, width=width, height=height, fill=fill_of(bar.look, width)
         )
         if width >= _STRIPED:
             rect.set("stroke", "#ffffff")
             rect.set("stroke-width", "0.6")
-        element(rect, "title", bar.title)
-        draw_label(group, bar, (left + right) / 2, top + 16, width)
+        element(rect, "title", f"{before}{bar.title}")
+        _draw_label(group, bar, (left + right) / 2, top + height * 2 / 3, width)
 
 
-def draw_label(group: Element, bar: Bar, middle: float, y: float, width: float) -> None:
+def _draw_label(group: Element, bar: Bar, middle: float, y: float, width: float) -> None:
     """Write a bar's name on it if there is room for enough of it to be recognised."""
     letters = int((width - 6) / LETTER)
     if letters < min(len(bar.label), 8) or not bar.label:
@@ -235,7 +207,7 @@ def draw_label(group: Element, bar: Bar, middle: float, y: float, width: float) 
 
 def draw_memory(
     root: Element,
-    frame: Frame,
+    frame: Axes,
     problem: Problem | TrainingRecord,
     limit: int,
     curves: Sequence[tuple[Sequence[tuple[float, float]], str, str]],
@@ -255,12 +227,7 @@ def draw_memory(
         Pixels within which only the extremes of a curve are drawn.
     """
     group = element(root, "g", class_="memory")
-    scale, unit = size_scale(problem, frame.largest)
-    for value in ticks(frame.largest / scale, 5):
-        y = frame.y(value * scale)
-        element(group, "path", d=f"M{LEFT},{y:.2f} H{frame.width - RIGHT}", stroke="#e4e4e4")
-        element(group, "text", f"{value:g}", x=LEFT - 8, y=y + 4, text_anchor="end")
-    element(group, "text", unit, x=LEFT - 8, y=frame.top - 5, text_anchor="end")
+    draw_sizes(group, frame, size_scale(problem, frame.largest), 5)
     for number, (corners, colour, name) in enumerate(curves):
         points = [(frame.x(time), frame.y(size)) for time, size in corners]
         line = "L".join(f"{x:.2f},{y:.2f}" for x, y in thinned(points, step))
@@ -285,6 +252,16 @@ def draw_memory(
     element(mark, "title", text)
     halo = {"stroke": "#ffffff", "stroke_width": 3, "paint_order": "stroke"}
     element(group, "text", text, x=LEFT + 6, y=height - 4, **halo)
+
+
+def draw_sizes(group: Element, frame: Axes, unit: tuple[int, str], most: int) -> None:
+    """Draw at most so many lines at round numbers of bytes, in a unit, with their texts."""
+    scale, name = unit
+    for value in ticks(frame.largest / scale, most):
+        y = frame.y(value * scale)
+        element(group, "path", d=f"M{LEFT},{y:.2f} H{frame.width - RIGHT}", stroke="#e4e4e4")
+        element(group, "text", f"{value:g}", x=LEFT - 8, y=y + 4, text_anchor="end")
+    element(group, "text", name, x=LEFT - 8, y=frame.top - 5, text_anchor="end")
 
 
 def thinned(points: Sequence[tuple[float, float]], step: float) -> list[tuple[float, float]]:
@@ -316,7 +293,7 @@ def time_labels(
 
 
 def draw_time_axis(
-    root: Element, frame: Panel, labels: Sequence[tuple[float, str]], name: str
+    root: Element, frame: Axes, labels: Sequence[tuple[float, str]], name: str
 ) -> None:
     """Draw the axis under everything: marks at the ticks given, with their texts."""
     group = element(root, "g", class_="axis")
@@ -335,7 +312,7 @@ def _earliest_end(certificate: Certificate) -> int:
     return certificate.result.lower_bound if in_ticks else 0
 
 
-def _draw_bound(root: Element, frame: Frame, certificate: Certificate) -> None:
+def _draw_bound(root: Element, frame: Axes, certificate: Certificate) -> None:
     """Mark the lower bound: no schedule ends before this line, or takes less memory."""
     result = certificate.result
     if not result.bounds:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule, TransferPiece
 
 
 def resident_changes(
@@ -119,8 +119,8 @@ class _Changes:
 
 def _add_absences(changes: _Changes, problem: Problem, schedule: FluidSchedule) -> None:
     """Take away what is off the device in each gap: what has been copied, up to what returns."""
-    copied: dict[int, list[Piece]] = {}
-    returned: dict[int, list[Piece]] = {}
+    copied: dict[int, list[TransferPiece]] = {}
+    returned: dict[int, list[TransferPiece]] = {}
     for piece in schedule.pieces:
         # Every piece shows as a corner, whether it releases anything or not.
         changes.jump(piece.start, 0)
@@ -141,7 +141,9 @@ def _add_absences(changes: _Changes, problem: Problem, schedule: FluidSchedule) 
             changes.jump(closed, corners[-1][1])
 
 
-def _absent(out: list[Piece], back: list[Piece], opened: Fraction, closed: Fraction) -> list[Point]:
+def _absent(
+    out: list[TransferPiece], back: list[TransferPiece], opened: Fraction, closed: Fraction
+) -> list[Point]:
     """Return the corners of the bytes that are off the device from `opened` to `closed`."""
     evicted = sum((piece.size for piece in back), Fraction(0))
     times = {time for piece in (*out, *back) for time in (piece.start, piece.end)}
@@ -155,7 +157,7 @@ def _absent(out: list[Piece], back: list[Piece], opened: Fraction, closed: Fract
     return [(time, min(_moved(out, time), evicted) - _moved(back, time)) for time in sorted(times)]
 
 
-def _moved(pieces: Iterable[Piece], time: Fraction) -> Fraction:
+def _moved(pieces: Iterable[TransferPiece], time: Fraction) -> Fraction:
     total = Fraction(0)
     for piece in pieces:
         # What has not been verified may last no time.

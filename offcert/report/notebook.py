@@ -5,22 +5,22 @@ One element, both XML and HTML, with nothing that is loaded from elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from offcert.certification.diagnosis import Diagnoses
 from offcert.core.messages import cut
 from offcert.core.notebook import Shown
-from offcert.core.result import Evidence
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.questions.schedule.problem import Minimise, Problem, format_objective
 from offcert.report.bars import BOUND, HELD
 from offcert.report.doctor import describe_doctor, shown_doctor
-from offcert.report.execution import choices_summary, reruns_of
+from offcert.report.execution import choices_facts, reruns_of
+from offcert.report.findings import best_first
 from offcert.report.gantt import (
-    Frame,
+    MEMORY,
     draw_memory,
     draw_time_axis,
     gantt_svg,
@@ -31,7 +31,7 @@ from offcert.report.gantt import (
 )
 from offcert.report.placement_text import exact_size
 from offcert.report.space import space_svg, spaces_of
-from offcert.report.svg import Element, element, ticks, write
+from offcert.report.svg import Axes, Element, element, ticks, write
 from offcert.report.text import offloaded_names
 
 # Pixels of the picture's width, and of the margin above. Arbitrary.
@@ -71,21 +71,10 @@ def _add_problem(root: Element, problem: Problem) -> None:
             ("memory limit", problem.memory_summary),
             ("link", f"{problem.platform.link}, {problem.rates}"),
             ("transfers", str(problem.transfers)),
-            *_choices(problem),
+            *choices_facts(problem),
         ],
     )
     root.append(problem_svg(problem))
-
-
-def _choices(problem: Problem) -> Iterator[tuple[str, str]]:
-    """Yield the choices that a problem leaves open beside the transfers, with their names."""
-    found = choices_summary(problem)
-    if "recompute" in found or "offload" in found:
-        yield "may be done", problem.means
-    if "repeatable" in found and problem.computed is not None:
-        yield "may run again", f"{found['repeatable']} of {len(problem.computed)} computations"
-    if "minimise" in found:
-        yield "wanted", problem.objective_summary
 
 
 def problem_svg(problem: Problem) -> Element:
@@ -97,7 +86,7 @@ def problem_svg(problem: Problem) -> Element:
     timed = all(trace.durations)
     lengths = trace.durations if timed else (1,) * len(trace)
     span = sum(lengths)
-    frame = Frame(_WIDTH, span, largest_shown(problem, trace.peak_memory), _TOP)
+    frame = Axes(_WIDTH, span, largest_shown(problem, trace.peak_memory), _TOP, MEMORY)
     root = picture(frame, "Memory without offloading")
     starts = [0]
     for length in lengths:
@@ -192,10 +181,7 @@ def _add_facts(root: Element, facts: Iterable[tuple[str, str]]) -> None:
 
 def _add_bounds(root: Element, certificate: Certificate) -> None:
     """Add the table of the lower bounds, the best first, of equal ones the best supported."""
-    ranks = list(Evidence)
-    bounds = sorted(
-        certificate.result.bounds, key=lambda bound: (-bound.value, ranks.index(bound.evidence))
-    )
+    bounds = best_first(certificate.result.bounds)
     if not bounds:
         return
     table = element(root, "table", style="border-collapse:collapse", class_="bounds")

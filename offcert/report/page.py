@@ -26,7 +26,6 @@ from offcert.report.bars import LOOKS
 from offcert.report.doctor import doctor_view
 from offcert.report.frontier import FrontierRow, frontier_rows
 from offcert.report.page_views import certificate_view, training_view
-from offcert.report.svg import clean
 from offcert.verification.findings import Verification
 
 _PARTS = (
@@ -45,8 +44,6 @@ class PageDocument:
     # The verification of a certificate; None if it was not asked for.
     verification: Verification[Certificate] | None = None
     training: TrainingRecord | None = None  # Of a certificate: the report of training by it.
-    # Names and values that are to stand beside its numbers.
-    notes: tuple[tuple[str, str], ...] = ()
 
     @property
     def certificate(self) -> Certificate | None:
@@ -155,12 +152,10 @@ def _least_of(row: FrontierRow, compute: int) -> float | None:
 def _view(shown: PageDocument) -> dict[str, Any]:
     document = shown.document
     if isinstance(document, TrainingRecord):
-        view = training_view(shown.name, document)
-    elif isinstance(document, Certificate):
-        view = certificate_view(shown.name, document, shown.verification)
-        if shown.training is not None:
-            view["training"] = training_view(shown.name, shown.training)
-    else:
+        return training_view(shown.name, document)
+    if not isinstance(document, Certificate):
         return doctor_view(shown.name, document)
-    view["facts"] += [(name, clean(text)) for name, text in shown.notes]
+    view = certificate_view(shown.name, document, shown.verification)
+    if shown.training is not None:
+        view["training"] = training_view(shown.name, shown.training)
     return view

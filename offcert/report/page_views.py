@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from offcert.core.messages import cut
-from offcert.core.result import Bound, Evidence, SolveStatus
+from offcert.core.result import Evidence, SolveStatus
 from offcert.core.trace import Trace
 from offcert.core.units import format_size, format_time
 from offcert.proofs.certificate import Certificate
@@ -31,6 +31,7 @@ from offcert.report.bars import (
     time_scale,
 )
 from offcert.report.execution import reruns_of, times_said
+from offcert.report.findings import best_first
 from offcert.report.forecasts import behind_host
 from offcert.report.memory_curve import fluid_memory_curve, memory_curve
 from offcert.report.svg import clean
@@ -266,13 +267,10 @@ def _bounds(
     certificate: Certificate, verification: Verification[Certificate] | None
 ) -> list[dict[str, Any]]:
     """Return the lower bounds, the best first; proved is only what is: never a solver's word."""
-    found: list[tuple[Bound, str]] = []
     checked = [] if verification is None else verification.bounds
-    for number, bound in enumerate(certificate.result.bounds):
-        finding = checked[number].finding if number < len(checked) else "not checked for this page"
-        found.append((bound, finding))
-    ranks = list(Evidence)
-    found.sort(key=lambda pair: (-pair[0].value, ranks.index(pair[0].evidence)))
+    found = {
+        id(b): each.finding for b, each in zip(certificate.result.bounds, checked, strict=False)
+    }
     sound = verification is None or verification.valid
     return [
         {
@@ -282,9 +280,9 @@ def _bounds(
             "proved": bound.evidence is Evidence.PROVED and sound,
             "said": _said(bound.evidence, verification),
             "method": clean(cut(bound.method)),
-            "finding": clean(finding),
+            "finding": clean(found.get(id(bound), "not checked for this page")),
         }
-        for bound, finding in found
+        for bound in best_first(certificate.result.bounds)
     ]
 
 

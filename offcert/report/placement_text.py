@@ -9,7 +9,7 @@ from offcert.core.units import Units, format_gap, format_size
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.proofs.split_certificate import SplitCertificate
-from offcert.report.findings import Text
+from offcert.report.findings import Text, claimed_bounds, notes_summary
 from offcert.verification.document import Verification
 from offcert.verification.findings import CheckedBound
 
@@ -30,18 +30,11 @@ def placement_summary(placed: PlacementCertificate) -> dict[str, Any]:
         "proved_bound": result.proved_bound,
         "gap": None if result.pool is None else result.gap,
         "runtime": result.runtime,
-        "bounds": [
-            {"method": b.method, "value": b.value, "evidence": str(b.evidence)}
-            for b in result.bounds
-        ],
+        "bounds": claimed_bounds(result.bounds),
     }
-    if placed.notes.failed:
-        summary["failed"] = dict(placed.notes.failed)
-    if placed.notes.interrupted:
-        summary["interrupted"] = True
     if placed.notes.shortened:
         summary["shortened"] = True
-    return summary
+    return summary | notes_summary(placed.notes)
 
 
 def describe_placement(placed: PlacementCertificate) -> str:

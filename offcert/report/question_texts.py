@@ -8,8 +8,7 @@ from typing import Any
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.devices_certificate import DevicesCertificate
 from offcert.proofs.split_certificate import SplitCertificate
-from offcert.questions.split.problem import SplitProblem
-from offcert.report.findings import Text, notes_lines, notes_summary
+from offcert.report.findings import Text, claimed_bounds, notes_lines, notes_summary
 from offcert.verification.document import Verification
 
 
@@ -26,10 +25,7 @@ def devices_summary(certificate: DevicesCertificate) -> dict[str, Any]:
         "lower_bound": certificate.lower_bound,
         "gap": None if certificate.objective is None else certificate.gap,
         "found_by": certificate.found_by,
-        "bounds": [
-            {"method": b.method, "value": b.value, "evidence": str(b.evidence)}
-            for b in certificate.bounds
-        ],
+        "bounds": claimed_bounds(certificate.bounds),
         **notes_summary(certificate.notes),
     }
 
@@ -149,15 +145,3 @@ SPLIT: Text = Text(
     lambda verification: step_summary(verification.certificate),
     _describe_valid_step,
 )
-
-
-def describe_split_problem(step: SplitProblem) -> str:
-    """Return the choices that a step leaves open, for people."""
-    units = step.units
-    lines = [f"{step.name}: batch {step.batch}"]
-    for split in step.splits:
-        first = split.rounds[0]
-        least = format_size(first.chosen(first.menu.leanest()).least_memory, units)
-        offered = f"{len(first.menu)} operations with alternatives"
-        lines.append(f"  sub-batch {split.size:>5}  {offered}, from {least}")
-    return "\n".join(lines)

@@ -14,15 +14,14 @@ from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.questions.placement.problem import Placement
 from offcert.report.bars import BOUND, LIMIT, Look, size_scale, time_scale
 from offcert.report.gantt import (
-    LEFT,
-    RIGHT,
     draw_legend,
     draw_level,
+    draw_sizes,
     draw_time_axis,
     fill_of,
     picture,
 )
-from offcert.report.svg import Element, element, require_picture, save, ticks
+from offcert.report.svg import Axes, Element, element, save, ticks
 
 # Letters of the longest name, and pixels of the picture and of the margin above. Arbitrary.
 _LONGEST_NAME = 80
@@ -122,7 +121,6 @@ def save_space(placed: PlacementCertificate, path: str | Path) -> None:
 
     In an SVG file every rectangle says what it is when the mouse rests on it.
     """
-    require_picture(path)
     save(space_svg(placed, spaces_of(placed)), path)
 
 
@@ -137,27 +135,6 @@ def largest_of(placed: PlacementCertificate) -> int:
     return max(1, result.pool or 0, result.lower_bound, capacity)
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """Where moments and bytes are on the picture."""
-
-    begin: int
-    end: int
-    largest: int
-    width: int
-
-    def x(self, moment: float) -> float:
-        part = (float(moment) - self.begin) / (self.end - self.begin)
-        return LEFT + part * (self.width - LEFT - RIGHT)
-
-    def y(self, size: float) -> float:
-        return _TOP + _HEIGHT * (1 - float(size) / self.largest)
-
-    @property
-    def bottom(self) -> float:
-        return _TOP + _HEIGHT
-
-
 def space_svg(
     placed: PlacementCertificate, spaces: Sequence[Space], *, width: int = _WIDTH
 ) -> Element:
@@ -165,10 +142,12 @@ def space_svg(
     residences = placed.problem.residences
     begin = min(0, min((residence.start for residence in residences), default=0))
     end = max((residence.end for residence in residences), default=1)
-    frame = _Frame(begin, max(end, begin + 1), largest_of(placed) * 31 // 30 + 1, width)
+    end = max(end, begin + 1)
+    frame = Axes(width, end, largest_of(placed) * 31 // 30 + 1, _TOP, _HEIGHT, begin)
     root = picture(frame, title_of(placed), SPACES)
     draw_legend(root, shown_spaces(spaces))
-    _draw_sizes(root, frame, placed)
+    sizes = element(root, "g", class_="sizes")
+    draw_sizes(sizes, frame, size_scale(placed.problem, frame.largest), 6)
     group = element(root, "g", class_="spaces")
     outlined = len(spaces) <= MOST_OUTLINED
     for space in spaces:
@@ -181,17 +160,7 @@ def space_svg(
     return root
 
 
-def _draw_sizes(root: Element, frame: _Frame, placed: PlacementCertificate) -> None:
-    group = element(root, "g", class_="sizes")
-    scale, unit = size_scale(placed.problem, frame.largest)
-    for value in ticks(frame.largest / scale, 6):
-        y = frame.y(value * scale)
-        element(group, "path", d=f"M{LEFT},{y:.2f} H{frame.width - RIGHT}", stroke="#e4e4e4")
-        element(group, "text", f"{value:g}", x=LEFT - 8, y=y + 4, text_anchor="end")
-    element(group, "text", unit, x=LEFT - 8, y=_TOP - 5, text_anchor="end")
-
-
-def _draw_space(group: Element, frame: _Frame, space: Space, outlined: bool) -> None:
+def _draw_space(group: Element, frame: Axes, space: Space, outlined: bool) -> None:
     left, right = frame.x(space.start), frame.x(space.end)
     top, bottom = frame.y(space.high), frame.y(space.low)
     width, height = max(right - left, 0.4), max(bottom - top, 0.4)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,6 +19,36 @@ Element = ElementTree.Element
 
 # Pixels of a letter of a picture's usual size, 11, on the average. Assumed.
 LETTER = 6.3
+# Pixels of the margins beside pictures with an axis of time. Arbitrary.
+LEFT, RIGHT = 84, 28
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Where moments and bytes are on a picture."""
+
+    width: int  # Of the picture in pixels.
+    end: int  # The latest moment shown.
+    largest: int  # The most bytes shown.
+    # Where the panel of bytes begins, and its pixels.
+    top: float
+    height: int
+    begin: int = 0  # The first moment shown.
+
+    def x(self, time: float) -> float:
+        """Return the horizontal coordinate of a moment."""
+        part = (float(time) - self.begin) / (self.end - self.begin)
+        return LEFT + part * (self.width - LEFT - RIGHT)
+
+    def y(self, size: float) -> float:
+        """Return the vertical coordinate of a number of bytes."""
+        return self.top + self.height * (1 - float(size) / self.largest)
+
+    @property
+    def bottom(self) -> float:
+        """Where the panel of bytes ends."""
+        return self.top + self.height
+
 
 # What XML 1.0 does not allow, escaped or not; and further control characters, and those that turn
 # the direction of writing: a name could hide or forge what stands beside it.

@@ -20,13 +20,20 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.device_memory import describe_uncounted, uncounted_bytes
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, format_objective
 from offcert.report.execution import (
-    choices_lines,
+    choices_facts,
     choices_summary,
     reruns_of,
     times_lines,
     within,
 )
-from offcert.report.findings import Text, checked_bounds, known_summary, notes_lines, notes_summary
+from offcert.report.findings import (
+    Text,
+    checked_bounds,
+    claimed_bounds,
+    known_summary,
+    notes_lines,
+    notes_summary,
+)
 from offcert.report.forecasts import behind_host, host_lines, robust_lines, robust_summary
 from offcert.report.placement_text import placed_summary, valid_placement_lines
 from offcert.verification.document import Verification
@@ -175,7 +182,7 @@ def describe_problem(problem: Problem) -> str:
         [
             f"{problem.name}: {len(trace)} operations, {evictable} tensors that may leave",
             *origin_lines(problem),
-            *choices_lines(problem),
+            *(f"  {name:<15}{said}" for name, said in choices_facts(problem)),
             f"  compute time   {format_time(trace.compute_time, units)}",
             f"  least memory   {format_size(problem.least_memory, units)}",
             *least_lines(problem),
@@ -209,10 +216,7 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
         "gap": None if result.objective is None else result.gap,
         "status": str(result.status),
         "runtime": result.runtime,
-        "bounds": [
-            {"method": b.method, "value": b.value, "evidence": str(b.evidence)}
-            for b in result.bounds
-        ],
+        "bounds": claimed_bounds(result.bounds),
         "offloaded": offloaded_names(certificate),
         "memory": certificate.problem.platform.memory,
         **robust_summary(certificate),
@@ -259,12 +263,26 @@ def describe_certificate(certificate: Certificate) -> str:
         lines += _found_lines(certificate)
     elif choices_summary(problem):
         lines.append("  no schedule  is known")
+        lines += _own_checkpoints(problem)
     lines += notes_lines(certificate.notes)
     lines.append(f"  found in     {result.runtime:.1f} s")
     for bound in result.bounds:
         value = format_objective(bound.value, problem, result.objective)
         lines.append(f"  bound {value:>14}  {bound.method} ({bound.evidence})")
     return "\n".join([*lines, *_recompute_hint(certificate)])
+
+
+def _own_checkpoints(problem: Problem) -> list[str]:
+    """Return a line, if the model checkpoints by itself, on why no plan is known."""
+    least = problem.trace.least_memory
+    own = any(operation.name.startswith("R:") for operation in problem.trace.operations)
+    if not own or problem.platform.memory >= least:
+        return []
+    return [
+        "  the model runs modules again by itself, between which no plan can do so; moving alone "
+        f"needs {format_size(least, problem.units)}. For less memory switch its own checkpointing "
+        "off (gradient_checkpointing, torch.utils.checkpoint), and profile it again"
+    ]
 
 
 def _recompute_hint(certificate: Certificate) -> list[str]:

@@ -32,18 +32,16 @@ from offcert.report.bars import (
     shown_looks,
 )
 from offcert.report.gantt import (
-    LEFT,
-    Frame,
-    draw_label,
+    MEMORY,
+    draw_bars,
     draw_legend,
     draw_memory,
     draw_time_axis,
-    fill_of,
     picture,
     steps,
     time_labels,
 )
-from offcert.report.svg import Element, element, require_picture, save
+from offcert.report.svg import LEFT, Axes, Element, element, save
 
 Event = dict[str, Any]
 
@@ -164,7 +162,7 @@ def training_svg(record: TrainingRecord) -> Element:
     rows = (DEVICE, LINK, LINK_BACK) if record.duplex else (DEVICE, LINK)
     top = _TOP + 2 * _ROW * len(rows) + 30
     largest = max(record.limit, record.predicted_peak, *_measured_sizes(record), 1)
-    frame = Frame(_WIDTH, span_of(record), largest * 16 // 15, top)
+    frame = Axes(_WIDTH, span_of(record), largest * 16 // 15, top, MEMORY)
     root = picture(frame, f"{cut(record.name, 48)}: {said_of_times(record)}")
     shown: list[Bar] = []
     for number, (name, (course, factor)) in enumerate(courses_of(record).items()):
@@ -175,26 +173,20 @@ def training_svg(record: TrainingRecord) -> Element:
             _draw_row(root, frame, at, row, name, [bar for bar in bars if bar.row == row])
     draw_legend(root, shown_looks(shown))
     draw_memory(root, frame, record, record.limit, list(_curves(record)), step=0.25)
-    labels, unit = time_labels(record, frame.span)
+    labels, unit = time_labels(record, frame.end)
     draw_time_axis(root, frame, labels, f"time ({unit})")
     return root
 
 
 def _draw_row(
-    root: Element, frame: Frame, top: float, row: str, name: str, bars: Sequence[Bar]
+    root: Element, frame: Axes, top: float, row: str, name: str, bars: Sequence[Bar]
 ) -> None:
     group = element(root, "g", class_=f"row {row.replace(' ', '-')} {name}")
     said, colour = (row, "#000000") if name == "planned" else (name, "#666666")
     element(group, "text", said, x=LEFT - 8, y=top + 14, text_anchor="end", fill=colour)
     if len(bars) > _MOST:
-        bars = joined(list(bars), _PIXELS / (frame.x(frame.span) - frame.x(0)) * frame.span)
-    for bar in bars:
-        left, right = frame.x(float(bar.start)), frame.x(float(bar.end))
-        width = max(right - left, 0.4)
-        fill = fill_of(bar.look, width)
-        rect = element(group, "rect", x=left, y=top, width=width, height=_BAR, fill=fill)
-        element(rect, "title", f"{name}: {bar.title}")
-        draw_label(group, bar, (left + right) / 2, top + 14, width)
+        bars = joined(list(bars), _PIXELS / (frame.x(frame.end) - frame.x(0)) * frame.end)
+    draw_bars(group, frame, bars, top, _BAR, f"{name}: ")
 
 
 def _measured_sizes(record: TrainingRecord) -> list[int]:
@@ -266,7 +258,6 @@ def looks_by_name(operations: tuple[str, ...]) -> list[str]:
 
 def save_training(record: TrainingRecord, path: str | Path) -> None:
     """Draw a record into a PNG or SVG file."""
-    require_picture(path)
     save(training_svg(record), path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -168,13 +169,13 @@ def with_tail_chunks(model: nn.Module, chunks: int) -> nn.Module:
     return model
 
 
+@dataclass
 class _ChunkedLoss:
     """The loss of a model whose head hands on what it takes; copied together with the model."""
 
-    def __init__(self, passing: _Passing, plain: Any, chunks: int) -> None:
-        self.passing = passing
-        self.plain = plain
-        self.chunks = chunks
+    passing: _Passing
+    plain: Any
+    chunks: int
 
     def __call__(
         self,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 from torch._guards import TracingContext as TracingContext
-from torch._guards import detect_fake_mode as detect_fake_mode
 from torch._ops import OpOverload as OpOverload
 from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
@@ -44,7 +43,6 @@ from torch.utils._pytree import tree_unflatten as tree_unflatten
 from torch.utils.checkpoint import _StopRecomputationError as StopRecomputation  # noqa: F401
 
 if TYPE_CHECKING:
-    from torch._dynamo.backends.common import aot_autograd as aot_autograd
     from torch._functorch import config as aot_config  # noqa: F401
     from torch._functorch import partitioners as partitioners
     from torch._functorch._aot_autograd.descriptors import GradAOTOutput as GradAOTOutput
@@ -53,13 +51,10 @@ if TYPE_CHECKING:
     )
     from torch._functorch.partitioners import _extract_fwd_bwd_modules as divided_by  # noqa: F401
     from torch._functorch.partitioners import _size_of as bytes_of_node  # noqa: F401
-    from torch._inductor.compile_fx import compile_fx as compile_fx
     from torch._inductor.custom_graph_pass import CustomKnapsackSolver as CustomKnapsackSolver
-    from torch._inductor.custom_graph_pass import CustomPartitionerFn as CustomPartitionerFn
 
 # The compiler takes a second to load: its names are looked for when they are asked for.
 _LATE = {
-    "aot_autograd": ("torch._dynamo.backends.common", "aot_autograd"),
     "aot_config": ("torch._functorch.config", None),
     "partitioners": ("torch._functorch.partitioners", None),
     "GradAOTOutput": ("torch._functorch._aot_autograd.descriptors", "GradAOTOutput"),
@@ -69,9 +64,7 @@ _LATE = {
     ),
     "bytes_of_node": ("torch._functorch.partitioners", "_size_of"),
     "divided_by": ("torch._functorch.partitioners", "_extract_fwd_bwd_modules"),
-    "compile_fx": ("torch._inductor.compile_fx", "compile_fx"),
     "CustomKnapsackSolver": ("torch._inductor.custom_graph_pass", "CustomKnapsackSolver"),
-    "CustomPartitionerFn": ("torch._inductor.custom_graph_pass", "CustomPartitionerFn"),
 }
 
 if not TYPE_CHECKING:

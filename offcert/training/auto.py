@@ -12,18 +12,17 @@ from offcert.core.errors import InputError, NoPlanError, OffcertError, PlanError
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem
 from offcert.runtime.capture.recorder import Recorder
-from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.device.cuda import cuda_device
 from offcert.runtime.follow.accounts import say
 from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.streaming.step_events import Stopwatch
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import one_line
 from offcert.runtime.watch.operators import within_transform
 from offcert.runtime.watch.signature import Signature, signature
-from offcert.runtime.workloads.turns import Stopwatch
 from offcert.training.feedback import tell_of_study
 from offcert.training.growth import Branches, Sizes, is_covered, varied
 from offcert.training.making import PlanMaker
@@ -40,7 +39,7 @@ _TRIES = 8
 class AutoPlans:
     """Studies steps of a new kind, has plans made for them, and lets a follower do the others.
 
-    It hears of every step first (`offcert.runtime.follow.follower.Listener`), and passes it on.
+    It hears of every step first (`offcert.runtime.follow.follower.StepListener`), and passes it on.
     What it knows of steps is in its parts: `Branches` (kinds of steps that are not what they were
     taken for), `Sizes` (how large steps are), `PlanMaker` with its `Places` (the plans, and the
     searches for better ones), `Study` (the step that is being recorded). Plans may be kept in a
@@ -64,11 +63,7 @@ class AutoPlans:
         """The certificates of the plans that were made so far."""
         return self.maker.places.certificates
 
-    def plan_for(self, step: TrainingStep) -> None:
-        """Make a plan for an example before the training begins."""
-        self._plan(self._planner.problem_of_step(step))
-
-    def _plan(self, problem: Problem) -> None:
+    def plan(self, problem: Problem) -> None:
         """Make a plan for a step that was captured."""
         tell_of_study(problem)
         self._sizes.captured(problem)
@@ -261,7 +256,7 @@ class AutoPlans:
         plans = self._follower.step_plans
         try:
             made = len(plans)
-            self._plan(study.fullest)
+            self.plan(study.fullest)
             for step_plan in plans[made:]:
                 self._follower.kinds.was(step_plan, study.begun)
         except (InputError, PlanError) as error:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from offcert.certification.diagnosis import Diagnoses, Diagnosis
-from offcert.certification.doctor import Growing, Size, diagnose
+from offcert.certification.doctor import DoublingSearch, Size, diagnose
 from offcert.certification.search import SearchProgress
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
@@ -139,12 +139,13 @@ def doctor(
         require_optimiser_counted({})
     settings = {"hardware": chosen.card, "optimiser": optimiser, "seed": seed} | profiled
 
-    def size(*pair: int | None) -> Size:
-        asked = {n: s for n, s in zip(_PLACES, pair, strict=True) if s is not None}
+    def size(number: int | None, length: int | None) -> Size:
+        pairs = zip(_PLACES, (number, length), strict=True)
+        asked = {name: each for name, each in pairs if each is not None}
         return _size(model, shape, asked, dict(options or {}), settings)
 
-    sizes: list[Size | Growing] = [
-        Growing(partial(_turned, size, length)) if growing else size(number, length)
+    sizes: list[Size | DoublingSearch] = [
+        DoublingSearch(partial(size, length=length)) if growing else size(number, length)
         for number, length in product(batches or (None,), sequence or (None,))
     ]
     limits = {"host_memory": host_memory, "pageable_memory": pageable_memory}
@@ -189,10 +190,6 @@ def _batches(batch: Sequence[int] | str) -> tuple[bool, Sequence[int]]:
     if batch != "auto":
         raise InputError(f'batch must be a sequence of numbers or "auto", not {short_repr(batch)}')
     return True, (1,)
-
-
-def _turned(size: Callable[[int, int | None], Size], length: int | None, batch: int) -> Size:
-    return size(batch, length)
 
 
 def _require_sizes(

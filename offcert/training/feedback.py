@@ -10,7 +10,6 @@ from typing import Any
 
 from torch import nn
 
-from offcert.core.messages import cut
 from offcert.core.result import relative_gap
 from offcert.core.units import Units, format_gap, format_size, format_time
 from offcert.proofs.certificate import Certificate
@@ -19,15 +18,13 @@ from offcert.runtime.follow.accounts import LOG, say
 from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.kinds import foreign_kernels
 from offcert.runtime.follow.offload import Offload
+from offcert.runtime.plan.reports import listed
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.hooks import unwrap
 from offcert.runtime.watch.sharded import Parts
 from offcert.training.search import Order
 
 _BYTES = Units("ns", "B")
-
-# Names of segments that a line about a plan has. Arbitrary.
-_NAMED = 3
 
 
 def tell_of_study(problem: Problem) -> None:
@@ -69,10 +66,7 @@ def tell_of_end(certificate: Certificate) -> None:
 def said_of_moves(plan: StepPlan) -> str:
     """Return in words how many bytes leave in a step by a plan, and what runs again."""
     sizes = [plan.trace.tensors[each].size for row in plan.prediction.releases for each in row]
-    names = [str(each) for each in plan.segments.segments]
-    again = ", ".join(cut(each, 40) for each in names[:_NAMED]) or "nothing"
-    if len(names) > _NAMED:
-        again += f" and {len(names) - _NAMED} more"
+    again = listed([str(each) for each in plan.segments.segments])
     return f"{_size(sum(sizes))} leave in a step, {again} runs again"
 
 

@@ -20,7 +20,7 @@ import functools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,11 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
-from offcert.runtime.capture.borrowed import python_state_kept, random_state_kept
+from offcert.runtime.capture.borrowed import (
+    attributes_kept,
+    python_state_kept,
+    random_state_kept,
+)
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend, backend
 from offcert.runtime.follow.offload import Offload
@@ -312,22 +316,7 @@ def _prepared(trainer: Any, model: nn.Module) -> nn.Module:
     return prepared
 
 
-@contextmanager
-def _left_alone(trainer: Any) -> Iterator[None]:
+def _left_alone(trainer: Any) -> AbstractContextManager[None]:
     """Put back what the trainer and its accelerator remember of models, loaders and batches."""
     accelerator = trainer.accelerator
-    memories: list[dict[str, Any]] = [
-        each.__dict__ for each in (trainer, accelerator, accelerator.gradient_state)
-    ]
-    kept = [
-        (memory, dict(memory), {name: list(v) for name, v in memory.items() if type(v) is list})
-        for memory in memories
-    ]
-    try:
-        yield
-    finally:
-        for memory, values, lists in kept:
-            memory.clear()
-            memory.update(values)
-            for name, elements in lists.items():
-                values[name][:] = elements
+    return attributes_kept(trainer, accelerator, accelerator.gradient_state)

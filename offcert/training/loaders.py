@@ -20,8 +20,9 @@ from offcert.core.errors import InputError
 from offcert.runtime.capture.borrowed import random_state_kept
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
-from offcert.runtime.torch_private import tree_map
 from offcert.runtime.watch.guard import OffloadWarning, one_line
+from offcert.runtime.workloads.standard_step import device_of
+from offcert.runtime.workloads.turns import moved_to
 
 
 def longest_step(
@@ -41,11 +42,8 @@ def longest_step(
         batch = longest_batch(loader, size, without_lengths=True)
     if batch is None:
         raise InputError("loader must have a data set with a length and numbered samples")
-    device = next((each.device for each in model.parameters()), torch.device("cpu"))
-    if hasattr(batch, "to"):
-        moved = batch.to(device)
-    else:
-        moved = tree_map(lambda x: x.to(device) if isinstance(x, torch.Tensor) else x, batch)
+    device = device_of(model)
+    moved = batch.to(device) if hasattr(batch, "to") else moved_to(batch, device)
     return TrainingStep(model, loss or _own_loss, moved)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-import torch
-
 from offcert.core.errors import InputError, PlanError
 from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
@@ -14,6 +12,7 @@ from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.watch.signature import Signature
+from offcert.runtime.workloads.standard_step import device_of
 from offcert.training.feedback import (
     tell_of_end,
     tell_of_makeshift,
@@ -24,8 +23,8 @@ from offcert.training.feedback import (
 from offcert.training.growth import Branches, contained, outgrown
 from offcert.training.places import Made, Places, PlanFolder
 from offcert.training.planner import Planner, first_call, opaque_modules, price, without
-from offcert.training.search import Done, Found, Order, at_once
-from offcert.training.study import Times
+from offcert.training.search import EndedSearch, Order, SearchOutcome, at_once
+from offcert.training.study import OperationTimes
 from offcert.training.together import Alone, Together
 
 # Plans in the place of others of which something was refused; after so many plans only move
@@ -92,7 +91,7 @@ class PlanMaker:
         number = self.places.take(makeshift, number)
         known_of = self.places.know(number, Made(problem))
         if self._planner.hardware is None and not makeshift.is_idle:
-            known_of.times = Times(makeshift)
+            known_of.times = OperationTimes(makeshift)
         else:
             self._search(number, allowed)
 
@@ -127,10 +126,10 @@ class PlanMaker:
         order = self._order(problem, allowed, number)
         tell_of_search(order, self._follower.step_plans[number] if self._background else None)
         made.search = self._searches.begin(order, apart=self._background)
-        if not self._background or isinstance(made.search, Done):
+        if not self._background or isinstance(made.search, EndedSearch):
             self._look(number)
 
-    def _find(self, order: Order) -> Found:
+    def _find(self, order: Order) -> SearchOutcome:
         """Return the outcome of the search for an order; wait for it."""
         found = self._searches.begin(order, apart=False).poll()
         assert found is not None
@@ -181,7 +180,7 @@ class PlanMaker:
         else:
             search.close()
 
-    def _found(self, found: Found, number: int) -> None:
+    def _found(self, found: SearchOutcome, number: int) -> None:
         """Follow the plan of a search that has ended, unless the followed one is as good."""
         if self._is_better(found, number):
             self._replace(found, number)
@@ -189,7 +188,7 @@ class PlanMaker:
             self._keep(found.certificate, self.places.made[number].problem, number)
             tell_of_end(found.certificate)
 
-    def _is_better(self, found: Found, number: int) -> bool:
+    def _is_better(self, found: SearchOutcome, number: int) -> bool:
         """Whether a plan is worth to be followed in the place of a certified one, if there is."""
         known = self.places.made[number].certificate
         if known is None:
@@ -204,13 +203,13 @@ class PlanMaker:
         asked = self._planner.limited(without(problem, self._barred))
         self._kept.keep(certificate, asked, self.places.room(number))
 
-    def _replace(self, found: Found, number: int) -> None:
+    def _replace(self, found: SearchOutcome, number: int) -> None:
         made = self.places.made[number]
         self._arrived(made.problem, found, number)
         if made.certificate is not None:
             self.places.certificates.remove(made.certificate)
 
-    def _arrived(self, problem: Problem, found: Found, number: int | None) -> None:
+    def _arrived(self, problem: Problem, found: SearchOutcome, number: int | None) -> None:
         """Follow a plan that was found."""
         if found.told:
             self._tell("plainly", found.told)
@@ -279,8 +278,7 @@ class PlanMaker:
         for number, made in enumerate(self.places.made):
             if made.times is not None and made.times.complete:
                 times, made.times = made.times, None
-                parameters = self._follower.root.parameters()
-                device = next((each.device for each in parameters), torch.device("cpu"))
+                device = device_of(self._follower.root)
                 made.problem = self._planner.timed(made.problem, times.durations(), device)
                 self._search(number, without(made.problem, self._barred))
             else:

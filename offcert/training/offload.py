@@ -21,6 +21,7 @@ from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
 from offcert.runtime.watch.hooks import unwrap
+from offcert.runtime.workloads.standard_step import device_of
 from offcert.training.auto import AutoPlans
 from offcert.training.feedback import tell_of_kernels, tell_of_plans
 from offcert.training.planner import SECONDS, OffloadOptions, Planner
@@ -210,7 +211,7 @@ def _planned(model: nn.Module, options: OffloadOptions) -> Offload:
     planning = AutoPlans(follower, planner, kept)
     follower.relay.listener = weakref.ref(planning)
     if options.example is not None:
-        planning.plan_for(options.example)
+        planning.plan(planner.problem_of_step(options.example))
     return Offload(model, follower=follower, planning=planning)
 
 
@@ -226,7 +227,7 @@ def _read(path: str | Path) -> Certificate:
 
 def _machine(model: nn.Module) -> str:
     """Return the name of the device whose times are measured."""
-    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type} {platform.machine()} {platform.processor()}".strip()

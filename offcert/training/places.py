@@ -14,9 +14,8 @@ from offcert.runtime.follow.counting import host_memory_of
 from offcert.runtime.follow.follower import Follower
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.placed import NOTHING_AGAIN
-from offcert.training.search import Found
-from offcert.training.study import Times
-from offcert.training.together import Searching
+from offcert.training.search import Search, SearchOutcome
+from offcert.training.study import OperationTimes
 
 
 class PlanFolder:
@@ -29,7 +28,7 @@ class PlanFolder:
         self._plans, self._tell = plans, tell
         self._found: list[Certificate] = []
 
-    def find(self, problem: Problem, room: int | None) -> Found | None:
+    def find(self, problem: Problem, room: int | None) -> SearchOutcome | None:
         """Return a plan for a problem, or None; parameters as for `KeptPlans.digest`."""
         if self._plans is None:
             return None
@@ -37,7 +36,7 @@ class PlanFolder:
         if certificate is None:
             return None
         self._found.append(certificate)
-        return Found(certificate)
+        return SearchOutcome(certificate)
 
     def keep(self, certificate: Certificate, asked: Problem, room: int | None) -> None:
         """Keep a plan that was searched for, under what was asked; `room` as for `find`."""
@@ -67,8 +66,8 @@ class Made:
 
     problem: Problem
     certificate: Certificate | None = None
-    times: Times | None = None
-    search: Searching | None = None
+    times: OperationTimes | None = None
+    search: Search | None = None
     before: Certificate | None = None
     steps: int = 0
 

@@ -38,7 +38,7 @@ from offcert.runtime.hardware.bandwidth import measured, modelled, retimed, reti
 from offcert.runtime.hardware.choice import at_hand
 from offcert.runtime.plan.predict import rounding
 from offcert.runtime.profiling.optimisers import state_bytes
-from offcert.runtime.profiling.profile import profile
+from offcert.runtime.profiling.profile import profile, recompute_called
 from offcert.runtime.segments.reachable import Reach
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.sharded import states_of
@@ -325,8 +325,8 @@ class OffloadOptions(FollowOptions):
         else:
             require_limit(self.memory, "memory")
         require_seconds(self.time_limit, "time_limit")
-        if self.recompute not in (None, Recompute.ANY, Recompute.NONE):
-            raise InputError(f'recompute must be "any" or "none", not {self.recompute!r}')
+        if self.recompute is not None:
+            recompute_called(self.recompute)
         require_count(self.max_plans, "max_plans")
 
     @property

@@ -55,15 +55,15 @@ class Order:
     room: int | None = None
     streams: bool = False
     unbarred: Problem | None = None
-    kept: Callable[[Problem, int | None], Found | None] | None = None
+    kept: Callable[[Problem, int | None], SearchOutcome | None] | None = None
 
-    def known(self) -> Found | None:
+    def known(self) -> SearchOutcome | None:
         """Return a plan that is kept, if there is one."""
         return None if self.kept is None else self.kept(self.problem, self.room)
 
 
 @dataclass
-class Found:
+class SearchOutcome:
     """The certificate that a search has found, or the `reason` why there is none.
 
     It may be one that there is no plan. `unbarred` is for the problem in which everything might run
@@ -84,13 +84,13 @@ class Found:
         return document
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Found:
+    def from_json(cls, document: dict[str, Any]) -> SearchOutcome:
         """Return the outcome that another process has written."""
         found = {n: document[n] and Certificate.from_json(document[n]) for n in _CERTIFICATES}
         return cls(**document | found)
 
 
-def find(order: Order, keep: Keep | None = None) -> Found:
+def find(order: Order, keep: Keep | None = None) -> SearchOutcome:
     """Search for a plan; it is no slower than the one that is found at once (`at_once`).
 
     `keep` is given a certificate of what has been found, as often as something is. If no plan could
@@ -145,7 +145,7 @@ def _is_quicker(one: Certificate | None, other: Certificate) -> bool:
     return quick is not None and slow is not None and quick < slow
 
 
-def _find(order: Order, keep: Keep | None = None) -> Found:
+def _find(order: Order, keep: Keep | None = None) -> SearchOutcome:
     otherwise = None
     if order.plain is not None:
         otherwise = replace(order, problem=order.plain, plain=None)
@@ -164,14 +164,16 @@ def _find(order: Order, keep: Keep | None = None) -> Found:
             return _find(otherwise, keep)
     except NoPlanError as error:
         # Another plan may do all the same: that search is another one.
-        return Found(None, reason=str(error)) if otherwise is None else _find(otherwise, keep)
+        return (
+            SearchOutcome(None, reason=str(error)) if otherwise is None else _find(otherwise, keep)
+        )
     except (InputError, PlanError) as error:
         if otherwise is None:
             raise
         found = _find(otherwise, keep)
         found.told = found.told or f"nothing runs again, plans only move tensors: {error}"
         return found
-    return Found(certificate)
+    return SearchOutcome(certificate)
 
 
 def _pool(certificate: Certificate, streams: bool) -> int:
@@ -182,7 +184,33 @@ def _pool(certificate: Certificate, streams: bool) -> int:
     return made.host.pool
 
 
-class SearchProcess:
+class Search:
+    """A search for a plan, which is under way or has ended."""
+
+    def poll(self) -> SearchOutcome | None:
+        """Return the outcome of the search; None as long as it goes on."""
+        raise NotImplementedError
+
+    def so_far(self) -> SearchOutcome | None:
+        """Return the best plan so far; None if there is none, or all of them is the outcome."""
+        return None
+
+    def close(self) -> None:
+        """End the search, and forget it."""
+
+
+class EndedSearch(Search):
+    """A search that has ended, here."""
+
+    def __init__(self, found: SearchOutcome) -> None:
+        self._found = found
+
+    def poll(self) -> SearchOutcome | None:
+        """Return the outcome."""
+        return self._found
+
+
+class SearchProcess(Search):
     """A search in a process of its own, which may wait for its order (`give`)."""
 
     def __init__(self, order: Order | None = None) -> None:
@@ -202,7 +230,7 @@ class SearchProcess:
         with suppress(OSError), self._process.stdin:
             self._process.stdin.write(b"search\n")
 
-    def poll(self) -> Found | None:
+    def poll(self) -> SearchOutcome | None:
         """Return the outcome, or None as long as the search goes on."""
         ended = self._process.poll()
         if ended is None and time.monotonic() < self._ends:
@@ -210,18 +238,20 @@ class SearchProcess:
         try:
             if ended is None:
                 found = self.so_far()
-                return Found(None, reason="the search did not end") if found is None else found
+                return (
+                    SearchOutcome(None, reason="the search did not end") if found is None else found
+                )
             if ended:
                 said = (self._path / "errors").read_text(errors="replace").strip().splitlines()
                 raise InputError(said[-1] if said else f"the search ended with code {ended}")
-            return Found.from_json(read_json(self._path / "found.json"))
+            return SearchOutcome.from_json(read_json(self._path / "found.json"))
         finally:
             self.close()
 
-    def so_far(self) -> Found | None:
+    def so_far(self) -> SearchOutcome | None:
         """Return the best plan so far, while the search goes on; None if there is none."""
         with suppress(OSError, InputError):
-            return Found(read_certificate(self._path / _SO_FAR))
+            return SearchOutcome(read_certificate(self._path / _SO_FAR))
         return None
 
     def close(self) -> None:
@@ -272,23 +302,6 @@ def search_in(folder: Path) -> None:
     write_json(folder / "found.json", found.to_json())
 
 
-class Done:
-    """A search that has ended, here."""
-
-    def __init__(self, found: Found) -> None:
-        self._found = found
-
-    def poll(self) -> Found | None:
-        """Return the outcome of the search, which has ended."""
-        return self._found
-
-    def so_far(self) -> None:
-        """Return None: all that was found is the outcome."""
-
-    def close(self) -> None:
-        """Nothing is under way."""
-
-
 # A process that waits for an order, if there is one.
 PREPARED: list[SearchProcess] = []
 
@@ -305,16 +318,16 @@ def forget_prepared() -> None:
         PREPARED.pop().close()
 
 
-def begin(order: Order, *, apart: bool) -> SearchProcess | Done:
+def begin(order: Order, *, apart: bool) -> Search:
     """Begin a search in a process of its own, or carry it out, unless there is nothing to find."""
     known = order.known()
     if known is not None:
-        return Done(known)
+        return EndedSearch(known)
     if not apart:
-        return Done(find(order))
+        return EndedSearch(find(order))
     best = _best_at_once(order)
     if best is not None:
-        return Done(Found(best))
+        return EndedSearch(SearchOutcome(best))
     search = PREPARED.pop() if PREPARED else SearchProcess()
     search.give(order)
     return search

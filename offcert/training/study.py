@@ -14,15 +14,14 @@ from offcert.runtime.capture import Capture, Clock
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.capture.run import batch_bytes, captured
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.device.interface import DeviceEvent
 from offcert.runtime.follow.kinds import Attributes
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan
+from offcert.runtime.streaming.step_events import Mark, Stopwatch
 from offcert.runtime.torch_private import backward_number
 from offcert.runtime.watch.events import ENTER, Session
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.signature import Signature, volume
-from offcert.runtime.workloads.turns import Stopwatch
 from offcert.training.planner import Planner
 
 # Steps that are timed for a plan, and how much smaller than the captured one they may be, whose
@@ -33,7 +32,7 @@ _SMALLEST = 2
 _DISTURBED = 6
 
 
-class Times:
+class OperationTimes:
     """Times of a captured step's operations, taken of steps that follow a makeshift."""
 
     def __init__(self, step_plan: StepPlan) -> None:
@@ -71,8 +70,8 @@ class TimedRun(StepRun):
     def __init__(self, watch: Stopwatch, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._watch = watch
-        self._begun: list[int | DeviceEvent] = []
-        self._over: list[int | DeviceEvent] = []
+        self._begun: list[Mark] = []
+        self._over: list[Mark] = []
         pinning = None if self._mover is None else self._mover.pinning
         self.disturbed = pinning is not None and not pinning.ended
 
@@ -125,7 +124,7 @@ class Study:
     def under_way(self) -> bool:
         """Whether the backward pass of the step that is being studied is still to end."""
         inside = backward_number() != -1
-        return inside or (self.session.calls_made > 0 and self.session.backward_passes == 0)
+        return bool(inside or (self.session.calls and not self.session.backward_passes))
 
     def begin(
         self,

@@ -12,7 +12,7 @@ import itertools
 import json
 import zlib
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from torch import distributed as dist
 from torch import nn
@@ -22,7 +22,7 @@ from offcert.core.documents import canonical_digest
 from offcert.core.errors import InputError, PlanError
 from offcert.runtime.torch_private import store_of_all
 from offcert.runtime.watch.sharded import is_sharded
-from offcert.training.search import Done, Found, Order, SearchProcess, begin
+from offcert.training.search import EndedSearch, Order, Search, SearchOutcome, begin
 
 # Searches that may take longer than they were given, and seconds for a process that comes later:
 # after that one is not waited for any more. Arbitrary.
@@ -32,26 +32,13 @@ _TIMES, _MORE = 4, 300
 _NUMBERS = itertools.count()
 
 
-class Searching(Protocol):
-    """A search that is under way."""
-
-    def poll(self) -> Found | None:
-        """Return the outcome of the search; None as long as it goes on."""
-
-    def so_far(self) -> Found | None:
-        """Return the best plan so far; None if there is none, or if others wait, too."""
-
-    def close(self) -> None:
-        """End the search, and forget it."""
-
-
 class Alone:
     """Searches of a process that follows plans of its own."""
 
     # Whether plans that are kept may be followed without asking the others.
     alone = True
 
-    def begin(self, order: Order, *, apart: bool) -> Searching:
+    def begin(self, order: Order, *, apart: bool) -> Search:
         """Begin a search in a process of its own, or carry it out."""
         return begin(order, apart=apart)
 
@@ -65,7 +52,7 @@ class Together:
         self._store = store
         self._prefix = f"offcert/{training}"
 
-    def begin(self, order: Order, *, apart: bool) -> Searching:
+    def begin(self, order: Order, *, apart: bool) -> Search:
         """Begin a search, or look for what another process finds.
 
         That may be nothing that can be followed, or no answer, which is an `InputError`.
@@ -96,14 +83,14 @@ def digest_of(order: Order) -> str:
     return canonical_digest(problems | effort)
 
 
-class _Mine:
-    """A search of this process, whose outcome the others are told."""
+class _Mine(Search):
+    """A search of this process, whose outcome the others are told; they follow nothing before."""
 
     def __init__(self, store: Any, key: str) -> None:
         self._store, self._key = store, key
-        self._search: SearchProcess | Done
+        self._search = Search()
 
-    def begin(self, order: Order, *, apart: bool) -> Searching:
+    def begin(self, order: Order, *, apart: bool) -> Search:
         try:
             self._search = begin(order, apart=apart)
             if not apart:
@@ -113,7 +100,7 @@ class _Mine:
             raise
         return self if apart else self._search
 
-    def poll(self) -> Found | None:
+    def poll(self) -> SearchOutcome | None:
         """Return the outcome of the search once the other processes have been told, or None."""
         try:
             found = self._search.poll()
@@ -124,9 +111,6 @@ class _Mine:
             self._tell(found.to_json())
         return found
 
-    def so_far(self) -> None:
-        """Return None: all processes follow the same plans."""
-
     def close(self) -> None:
         """End the search, and forget it."""
         self._search.close()
@@ -135,22 +119,22 @@ class _Mine:
         self._store.set(self._key, zlib.compress(json.dumps(document).encode(), 1))
 
 
-class _Theirs:
+class _Theirs(Search):
     """A search of another process."""
 
     def __init__(self, store: Any, key: str) -> None:
         self._store, self._key = store, key
 
-    def poll(self) -> Found | None:
+    def poll(self) -> SearchOutcome | None:
         """Return the outcome that the searching process has told, or None as long as it has not."""
         if not self._store.check([self._key]):
             return None
         document = json.loads(zlib.decompress(self._store.get(self._key)))
         if "error" in document:
             raise InputError(f"the process that searches for all has failed: {document['error']}")
-        return Found.from_json(document)
+        return SearchOutcome.from_json(document)
 
-    def waited(self, seconds: float) -> Done:
+    def waited(self, seconds: float) -> EndedSearch:
         """Return the searching process's outcome as a search that has ended; wait for it."""
         try:
             self._store.wait([self._key], timedelta(seconds=seconds))
@@ -160,10 +144,4 @@ class _Theirs:
             ) from error
         found = self.poll()
         assert found is not None
-        return Done(found)
-
-    def so_far(self) -> None:
-        """Return None: all processes follow the same plans."""
-
-    def close(self) -> None:
-        """Nothing is under way here."""
+        return EndedSearch(found)

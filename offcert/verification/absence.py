@@ -137,9 +137,6 @@ def _reached(units: Sizes, least: int, most: int) -> bool:
     """Find a subset whose sum is in a range; False if simple ways find none.
 
     Whatever fits is taken, in the order given; then some that were taken are exchanged for some
-    that were not, one for one or two for two; then the smallest fill the rest.
-
-    Whatever fits is taken, in the order given; then some that were taken are exchanged for some
     that were not, one for one or two for two; then the smallest make up what the others leave.
     """
     missing, taken, left = _take(units, most)

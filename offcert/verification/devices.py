@@ -7,7 +7,7 @@ from typing import Any
 from offcert.core.result import Evidence
 from offcert.proofs.devices_certificate import DEVICES_CLAIMS, DEVICES_PROOFS, DevicesCertificate
 from offcert.questions.devices.schedule import check_devices
-from offcert.verification.devices_bounds import Known
+from offcert.verification.devices_bounds import SingleDeviceTimes
 from offcert.verification.findings import BoundCheck, Verification, recheck
 from offcert.verification.limits import Allowance, BeyondLimitsError
 
@@ -24,7 +24,7 @@ def check_devices_certificate(
         verification.faults += [f"schedule: {fault}" for fault in found]
     elif short and certificate.bounds:
         verification.faults.append("bounds: no schedule exists, so there must be none")
-    known = Known(certificate.problem, *_alone(verification, allowance))
+    known = SingleDeviceTimes(certificate.problem, *_alone(verification, allowance))
     bounds = BoundCheck(
         certificate,
         known,

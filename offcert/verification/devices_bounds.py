@@ -15,7 +15,7 @@ from fractions import Fraction
 from offcert.core.platform import Kind
 from offcert.proofs.devices_certificate import Resource, ResourceProof
 from offcert.proofs.kinds.computed import Computed
-from offcert.questions.devices.problem import DevicesProblem, Gradient, JobKind, Place
+from offcert.questions.devices.problem import AdditionPlace, DevicesProblem, Gradient, JobKind
 from offcert.verification.limits import Allowance, BeyondLimitsError
 
 _RESOURCE_KINDS: Mapping[Resource, tuple[Kind, ...]] = {
@@ -28,7 +28,7 @@ _OUTWARDS = (JobKind.SEND, JobKind.COLLECT)
 
 
 @dataclass(frozen=True)
-class Known:
+class SingleDeviceTimes:
     """A problem on several devices, and the ticks that are established for one device alone."""
 
     problem: DevicesProblem  # The certificate's
@@ -37,13 +37,17 @@ class Known:
     open: bool = False
 
 
-def alone(known: Known, value: int, proof: Computed, allowance: Allowance) -> str | None:
+def alone(
+    known: SingleDeviceTimes, value: int, proof: Computed, allowance: Allowance
+) -> str | None:
     """Return None if one device takes so long, or the fault of the bound."""
     fault = f"one device is known to take {known.alone} only"
     return None if value <= known.alone else _unless_open(known, fault)
 
 
-def resource(known: Known, value: int, proof: ResourceProof, allowance: Allowance) -> str | None:
+def resource(
+    known: SingleDeviceTimes, value: int, proof: ResourceProof, allowance: Allowance
+) -> str | None:
     """Return None if work on a resource takes so long, or the fault of the bound."""
     fault = _outside(known.problem, proof)
     if fault is not None:
@@ -52,7 +56,7 @@ def resource(known: Known, value: int, proof: ResourceProof, allowance: Allowanc
     return None if fault is None else _unless_open(known, fault)
 
 
-def _unless_open(known: Known, fault: str) -> str:
+def _unless_open(known: SingleDeviceTimes, fault: str) -> str:
     """Return a fault of a proof as it is, or raise it if a claim about one device was left open."""
     if known.open:
         raise BeyondLimitsError(f"what is claimed of one device is not verified: {fault}")
@@ -88,7 +92,7 @@ class _Bound:
         self.trace = problem.step.trace
         self.memory = problem.step.platform.memory
         self.proof = proof
-        self.host = problem.accumulation.place is Place.HOST
+        self.host = problem.accumulation.place is AdditionPlace.HOST
         self.alone = max(alone, sum(operation.duration for operation in self.trace.operations))
         self.kinds = _RESOURCE_KINDS[proof.resource]
 

@@ -13,13 +13,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from offcert.core.documents import read_json
+from offcert.core.documents import naming, read_json
 from offcert.core.errors import InputError
 from offcert.core.messages import short_repr
 from offcert.proofs.any_certificate import AnyCertificate
 from offcert.proofs.questions import question_of
-from offcert.verification.findings import Outcome as Outcome
 from offcert.verification.findings import Verification as Verification
+from offcert.verification.findings import VerificationOutcome as VerificationOutcome
 from offcert.verification.findings import examined
 from offcert.verification.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 
@@ -94,10 +94,8 @@ def verify_file(path: str | Path, limits: Limits = UNLIMITED) -> Verification[An
     """
     allowance = limits.begin()
     document = read_within(path, limits)
-    try:
+    with naming(path):
         return verify_within(document, allowance)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def read_within(path: str | Path, limits: Limits) -> Any:

@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from offcert.core.documents import naming
 from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.messages import short_repr
@@ -150,10 +151,8 @@ def _other(source: Any, limits: Limits, allowance: Allowance) -> tuple[Problem, 
     else:
         raise InputError(f"problem must be a path, Problem or Certificate: {short_repr(source)}")
     if not (isinstance(document, dict) and document.get("format") == SCHEDULE.format):
-        try:
+        with naming(source):
             return problem_from_json(document), ()
-        except InputError as error:
-            raise InputError(f"{source}: {error}") from None
     verification = verify_within(document, allowance)
     if verification.faults:
         raise InputError(f"the certificate of the other problem: {verification.faults[0]}")

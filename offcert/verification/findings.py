@@ -77,7 +77,7 @@ def by_time(problem: Problem, value: int, proof: MemoryByTime, allowance: Allowa
 LONGEST, _SHOWN = 300, 80
 
 
-class Outcome(StrEnum):
+class VerificationOutcome(StrEnum):
     """The outcome of verifying a document as a whole."""
 
     VALID = "valid"
@@ -150,16 +150,16 @@ class Verification(Generic[C]):
         return known.known.evidence if self.valid else None
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> VerificationOutcome:
         """``INVALID`` if anything is wrong, else whether everything could be established."""
         if self.faults:
-            return Outcome.INVALID
-        return Outcome.BEYOND_LIMITS if self.unverified else Outcome.VALID
+            return VerificationOutcome.INVALID
+        return VerificationOutcome.BEYOND_LIMITS if self.unverified else VerificationOutcome.VALID
 
     @property
     def valid(self) -> bool:
         """Whether nothing was found wrong, and nothing left unverified."""
-        return self.outcome is Outcome.VALID
+        return self.outcome is VerificationOutcome.VALID
 
     @property
     def reason(self) -> str | None:

@@ -150,7 +150,7 @@ def _alone(problem: Problem, begin: int, end: int) -> Problem:
 
 
 def with_returned_apart(problem: Problem) -> tuple[Problem, int]:
-    """Return the problem in which tensors with forced returns are two each, and the ticks cut out.
+    """Return the problem with each forced return cut out of its tensor, and the ticks cut out.
 
     Take the last pause of a tensor that has several, and the last operation of that pause, *the
     strait*. If all other tensors that may be absent there are not enough, this one is away in every
@@ -194,9 +194,25 @@ Parts = Callable[[Problem], Iterable[Problem]]
 NO_SCHEDULE = "no schedule exists, so there is no bound"
 
 
-def prop3(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if this is the bound of Proposition 3, or the fault."""
-    return _compared("prop3", problem, value, allowance)
+_Verifier = Callable[[Problem, int, Computed, Allowance], str | None]
+
+
+def _computed(method: str) -> _Verifier:
+    """Return the verifier of a bound that is computed from the problem alone."""
+
+    def verifier(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
+        if least_memory(problem)[0] > problem.platform.memory:
+            return NO_SCHEDULE
+        return _difference(value, recompute(method, problem, allowance))
+
+    return verifier
+
+
+prop3: _Verifier = _computed("prop3")
+_prop3_whole: _Verifier = _computed("prop3-subset-sum")
+fractional: _Verifier = _computed("fractional")
+fractional_whole: _Verifier = _computed("fractional-subset-sum")
+fractional_pieces: _Verifier = _computed("fractional-pieces")
 
 
 def prop3_whole(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
@@ -205,26 +221,7 @@ def prop3_whole(problem: Problem, value: int, proof: Computed, allowance: Allowa
     if pausing and problem.platform.link is not Link.SIMPLEX:
         # What leaves at all leaves and returns whole, one after the other on a simplex link only.
         return "with transfers that may pause it holds on a simplex link only"
-    return _compared("prop3-subset-sum", problem, value, allowance)
-
-
-def fractional(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if this is the fractional optimum, or the fault."""
-    return _compared("fractional", problem, value, allowance)
-
-
-def fractional_whole(
-    problem: Problem, value: int, proof: Computed, allowance: Allowance
-) -> str | None:
-    """Return None if this is the fractional optimum with whole tensors, or the fault."""
-    return _compared("fractional-subset-sum", problem, value, allowance)
-
-
-def fractional_pieces(
-    problem: Problem, value: int, proof: Computed, allowance: Allowance
-) -> str | None:
-    """Return None if this is the sum of the pieces' fractional optima, or the fault."""
-    return _compared("fractional-pieces", problem, value, allowance)
+    return _prop3_whole(problem, value, proof, allowance)
 
 
 def large_tensors(
@@ -237,7 +234,7 @@ def large_tensors(
 def large_tensors_returns(
     problem: Problem, value: int, proof: LargeTensors, allowance: Allowance
 ) -> str | None:
-    """Return None if this is the same on what is left without forced returns, or the fault."""
+    """Return None if this is that optimum once forced returns are cut out, or the fault."""
     rest, ticks = with_returned_apart(problem)
     return _with_large(rest, value, proof.smallest, ticks)
 
@@ -265,12 +262,6 @@ def recompute(method: str, problem: Problem, allowance: Allowance | None = None)
         allowed.require_time()
         found += time(part, amounts(part))
     return found
-
-
-def _compared(method: str, problem: Problem, value: int, allowance: Allowance) -> str | None:
-    if least_memory(problem)[0] > problem.platform.memory:
-        return NO_SCHEDULE
-    return _difference(value, recompute(method, problem, allowance))
 
 
 def _difference(value: int, found: int) -> str | None:

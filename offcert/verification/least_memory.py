@@ -16,7 +16,7 @@ from offcert.verification.execution import Needs, at_start, needs_of
 from offcert.verification.limits import Allowance, BeyondLimitsError
 
 
-class Flow:
+class FlowNetwork:
     """Arcs with capacities between numbered nodes.
 
     The first node is the source, the second the sink.
@@ -113,10 +113,10 @@ def _graph(
     proof: LeastMemoryCut,
     computing: int,
     moving: int,
-) -> Flow:
+) -> FlowNetwork:
     """Return the graph: values that are needed, and computations that run again, are behind S."""
     turn, count = proof.computation, len(network)
-    graph = Flow(2 + count + len(needs.sizes))
+    graph = FlowNetwork(2 + count + len(needs.sizes))
     # What makes a cut as dear as nothing else does.
     never = (
         1
@@ -133,7 +133,7 @@ def _graph(
     for computation in range(turn):
         again = last_again[computation] > turn
         price = computing * network.computations[computation].duration if again else never
-        graph.arc(2 + computation, Flow.SINK, price)
+        graph.arc(2 + computation, FlowNetwork.SINK, price)
         for value in needs.read[computation] if again else ():
             graph.arc(2 + computation, value_node(value), never)
     for value, size in enumerate(needs.sizes):
@@ -141,12 +141,12 @@ def _graph(
         if writer >= turn:
             continue
         if value in wanted:
-            graph.arc(Flow.SOURCE, value_node(value), never)
+            graph.arc(FlowNetwork.SOURCE, value_node(value), never)
         bytes_ = 0 if value in needs.touched[turn] else proof.unit * size
         if not needs.held[value]:
             link = sum(Fraction(size) / problem.platform.rate(kind) for kind in Kind)
             bytes_ = min(bytes_, int(moving * link))
-        graph.arc(value_node(value), Flow.SINK if writer < 0 else 2 + writer, bytes_)
+        graph.arc(value_node(value), FlowNetwork.SINK if writer < 0 else 2 + writer, bytes_)
     return graph
 
 
@@ -251,7 +251,7 @@ def single_run(problem: Problem, value: int, proof: Computed, allowance: Allowan
 
 
 def kept(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
-    """Return None if less than this is refuted by what would have to stay, or the fault."""
+    """Return None if the values that would have to stay refute any lower value, or the fault."""
     network = problem.computed
     if network is None:
         return NO_NETWORK
@@ -261,7 +261,7 @@ def kept(problem: Problem, value: int, proof: Computed, allowance: Allowance) ->
 
 
 def cut(problem: Problem, value: int, proof: LeastMemoryCut, allowance: Allowance) -> str | None:
-    """Return None if less than this is refuted by a cut as well, or the fault."""
+    """Return None if these values and a cut refute any lower value, or the fault."""
     network = problem.computed
     if network is None:
         return NO_NETWORK

@@ -164,8 +164,6 @@ def check_of_schedule(
 ) -> list[CheckedBound]:
     """Check the addresses in the certificate of a schedule, and that they are of that schedule.
 
-    The schedule must have been found to be valid. Faults are added to the findings.
-
     Faults are added to the findings. The schedule, of `problem`, must have been found to be valid.
     """
     if not isinstance(schedule, Schedule):

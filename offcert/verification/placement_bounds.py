@@ -22,7 +22,7 @@ _BOXES_A_LABEL = 4
 Box = tuple[int, int, int]
 
 
-class Part(NamedTuple):
+class PartialPlacement(NamedTuple):
     """Boxes that are still to be placed over floors, of which the least is 0."""
 
     boxes: tuple[Box, ...]
@@ -37,10 +37,10 @@ class TooManyPartsError(Exception):
 class _Decision:
     """A part that is looked at, and the parts that the present choice leaves."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: PartialPlacement) -> None:
         self.part = part
         self.made = False
-        self.left: list[Part] = []
+        self.left: list[PartialPlacement] = []
         self._choices = choices(part)
 
     def choose(self, allowance: Allowance) -> bool:
@@ -61,7 +61,7 @@ class Stacks:
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance
         self._most = 0
-        self._known: dict[Part, bool] = {}
+        self._known: dict[PartialPlacement, bool] = {}
         self._seen = 0
 
     def fit(self, boxes: list[Box], sections: int, room: int) -> bool:
@@ -74,7 +74,7 @@ class Stacks:
         begin = parts(boxes, [0] * sections, room)
         return begin is not None and all(self._fits(part) for part in begin)
 
-    def _fits(self, part: Part) -> bool:
+    def _fits(self, part: PartialPlacement) -> bool:
         """Return whether a part fits; decisions are a list, since they may be many."""
         way = [_Decision(part)]
         while True:
@@ -105,7 +105,7 @@ class Stacks:
             raise TooManyPartsError(f"more than {MOST_PARTS} parts would have to be looked at")
 
 
-def choices(part: Part) -> Iterator[tuple[list[Box], list[int], int]]:
+def choices(part: PartialPlacement) -> Iterator[tuple[list[Box], list[int], int]]:
     """Yield the part that is left after each of the decisions about one section of a valley."""
     boxes, floors, room = part
     section, first, last = _where(part)
@@ -126,7 +126,7 @@ def choices(part: Part) -> Iterator[tuple[list[Box], list[int], int]]:
         yield list(boxes), risen, room
 
 
-def _where(part: Part) -> tuple[int, int, int]:
+def _where(part: PartialPlacement) -> tuple[int, int, int]:
     """Return a section of a valley with few choices, and the valley."""
     boxes, floors, room = part
     best: tuple[int, int, int] | None = None
@@ -150,7 +150,7 @@ def _where(part: Part) -> tuple[int, int, int]:
     return found
 
 
-def parts(boxes: list[Box], floors: list[int], room: int) -> list[Part] | None:
+def parts(boxes: list[Box], floors: list[int], room: int) -> list[PartialPlacement] | None:
     """Return the parts that boxes over floors are made of, or None if they cannot fit."""
     waiting, found = [(boxes, floors, room)], []
     while waiting:
@@ -171,7 +171,7 @@ def parts(boxes: list[Box], floors: list[int], room: int) -> list[Part] | None:
             else:
                 least = min(above)
                 lowered = tuple(height - least for height in above)
-                found.append(Part(tuple(sorted(left)), lowered, room - least))
+                found.append(PartialPlacement(tuple(sorted(left)), lowered, room - least))
     return found
 
 

@@ -139,9 +139,6 @@ def _scarcest(problem: Problem) -> tuple[int | None, int, int, str]:
 
     Limit and need are bytes. Where memory is minimised they are ticks, if there is a deadline:
     everything runs once, and with memory enough nothing has to wait.
-
-    Where memory is minimised that is time, if there is a deadline: everything runs once, and with
-    memory enough nothing has to wait.
     """
     if problem.minimise is Minimise.MEMORY:
         needed = sum(operation.duration for operation in problem.trace.operations)

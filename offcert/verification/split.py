@@ -15,7 +15,7 @@ from offcert.core.result import Evidence
 from offcert.core.trace import Operation, Trace
 from offcert.proofs.certificate import Certificate
 from offcert.proofs.questions import SCHEDULE
-from offcert.proofs.split_certificate import Case, Division, SplitCertificate
+from offcert.proofs.split_certificate import Case, CaseDivision, SplitCertificate
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.split.menu import Alternative
 from offcert.questions.split.problem import Round, SplitProblem
@@ -138,7 +138,7 @@ def _check_case(
     `allowed` are the alternatives that the cases around it leave, of the operations that they
     divide. Without an allowance, since the document was changed, nothing is computed again.
     """
-    if isinstance(case, Division):
+    if isinstance(case, CaseDivision):
         offered = frozenset(range(len(each.menu.of[case.operation])))
         before = allowed.get(case.operation, offered)
         named = [frozenset(positions) for positions, _ in case.parts]

@@ -19,14 +19,11 @@ METHOD = "joint-lp"
 VIPR = "vipr"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExportedBound(ModelFiles):
     """A bound as a file."""
 
     value: int  # The bound, in ticks.
-    # Of the program.
-    variables: int
-    rows: int
     derivations: int  # Steps of its proof.
 
 

@@ -109,7 +109,7 @@ def counted(program: IntegerProgram, seconds: float = 60.0) -> Counted:
     return best
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CountedFiles(ModelFiles):
     """A program (``".opb"``) and the proof that a weighted sum of its rows gives (``".pbp"``)."""
 
@@ -117,16 +117,14 @@ class CountedFiles(ModelFiles):
     least: int  # Ticks that the proof says are necessary.
 
 
-def export_counted(
-    problem: Problem, *, grid: int | None = None, horizon: int | None = None
-) -> CountedFiles:
+def export_counted(problem: Problem, *, grid: int | None = None) -> CountedFiles:
     """Return a problem as a 0-1 program with a proof by counting, for VeriPB.
 
     Parameters
     ----------
     problem : Problem
         As for `offcert.certification.exchange.export`.
-    grid, horizon : int, optional
+    grid : int, optional
         As there.
 
     Raises
@@ -134,8 +132,8 @@ def export_counted(
     InputError
         If the problem is of another kind, or the linear program is not solved in time.
     """
-    made = export(problem, "opb", grid=grid, horizon=horizon)
+    made = export(problem, "opb", grid=grid)
     found = counted(CellModel(problem, made.cells).program())
     files = {**made.files, ".pbp": "\n".join(found.text()) + "\n"}
     least = found.value * made.cells.grid + problem.trace.durations[-1]
-    return CountedFiles(files, made, least)
+    return CountedFiles(files=files, made=made, least=least)

@@ -7,7 +7,7 @@ ticks of window W. Rows have the names of facts and of their places in proofs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from itertools import pairwise, product
 
@@ -310,7 +310,7 @@ class JointFacts:
                 found[row] = Fraction(weight, listed.over * per * self.building.factor[row])
         return found
 
-    def steps(self, _: Mapping[int, bool]) -> Iterator[Elimination]:
+    def steps(self) -> Iterator[Elimination]:
         """Yield the eliminations of variables: lengths, then values that left, then the rest."""
         columns = self.building.columns
         yield Elimination(0, self.total, None)
@@ -383,7 +383,7 @@ def joint_argument(
     for family, place in list(facts.every_place()) if every else ():
         facts.fact(family, place)
     program = facts.building.program(_comments(problem, facts), ("again",), ("length",))
-    return Argument(program, value, tuple(nodes), facts.steps)
+    return Argument(program, value, tuple(nodes), tuple(facts.steps()))
 
 
 def _comments(problem: Problem, facts: JointFacts) -> Iterable[str]:

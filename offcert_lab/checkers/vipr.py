@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -46,8 +46,7 @@ class Argument:
     program: IntegerProgram
     value: int  # The bound.
     nodes: tuple[Node, ...]  # The tree of cases, each before those under it.
-    # From what is decided, returns how variables are got rid of, one after the other.
-    steps: Callable[[Mapping[int, bool]], Iterable[Elimination]]
+    steps: tuple[Elimination, ...]  # How variables are got rid of, one after the other.
 
 
 @dataclass
@@ -208,7 +207,7 @@ class ViprCertificate:
         total = _Sum(self.lines, rest)
         for row, weight in leaf.weights.items():
             total.add(self.bounds + row, weight)
-        for step in self.argument.steps({column: true for column, (true, _) in decided.items()}):
+        for step in self.argument.steps:
             left = total.rest.get(step.column, 0)
             chosen = step.above if left > 0 else step.below
             if left and chosen is not None:

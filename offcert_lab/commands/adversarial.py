@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from offcert.questions.schedule.problem import Problem
     from offcert_lab.hunts.adversarial.chains import AdversarialChains
     from offcert_lab.hunts.adversarial.checkpoint_chains import AdversarialCheckpoints
-    from offcert_lab.hunts.adversarial.hunt import Hunt, HuntProgress
+    from offcert_lab.hunts.adversarial.hunt import Hunt
 
 # Seconds of a hunt, and of certifying what it found, unless the command says otherwise. Arbitrary.
 _DEFAULT_SECONDS = 60.0
@@ -149,9 +149,9 @@ def _summary(
         "no_plans": hunt.no_plans,
     }
     if hunt.no_plan is not None:
-        transfers = hunt.terms.transfers
+        transfers = hunt.terms.contest.transfers
         summary["no_plan"] = problem_to_json(hunt.no_plan.problem(transfers, "no-plan"))
-    find = hunt.simplest or hunt.best
+    find = hunt.find
     if problem is None or find is None or certificate is None:
         return summary
     result = certificate.result
@@ -172,7 +172,7 @@ def _summary(
 
 
 def _text(hunt: Hunt, problem: Problem, certificate: Certificate) -> str:
-    find, contest = hunt.simplest or hunt.best, hunt.terms.contest
+    find, contest = hunt.find, hunt.terms.contest
     assert find is not None
     first, second = (contest.by, contest.against)[:: 1 if contest.is_bound else -1]
     ended = "minimised" if hunt.minimised else "not minimised to the end"
@@ -198,9 +198,9 @@ def _no_plan_text(hunt: Hunt) -> str:
     )
 
 
-def _describe_progress(news: HuntProgress) -> str:
-    find = news.find
+def _describe_progress(hunt: Hunt) -> str:
+    find = hunt.find
     known = "nothing yet"
     if find is not None:
         known = f"ratio {float(find.score.ratio):.4f}, {find.numbers.stages} stages"
-    return f"{news.phase}  {news.steps} problems  {known}"
+    return f"{hunt.phase}  {hunt.steps} problems  {known}"

@@ -112,7 +112,7 @@ def _engine(options: argparse.Namespace) -> int:
 
     with redirect_stdout(sys.stderr):
         found = audit_engine(options.engine, orders=options.orders)
-    show(options, {"engine": options.engine, **found.to_json()}, found.text())
+    show(options, {"engine": options.engine, **found.to_json()}, str(found))
     return 0 if found.clean else EXIT_INVALID
 
 

@@ -13,7 +13,7 @@ from offcert.cli.progress import progress
 
 if TYPE_CHECKING:
     from offcert.questions.schedule.problem import Problem
-    from offcert_lab.hunts.phase import EffortMap, MapProgress
+    from offcert_lab.hunts.phase import EffortMap
 
 # Knobs of `CoreProblems`, which knows their defaults; importing it would load solvers.
 _NUMBERS = {
@@ -141,11 +141,12 @@ def _cells(found: EffortMap) -> list[tuple[Any, str]]:
     return cells
 
 
-def _describe_progress(news: MapProgress) -> str:
-    effort, best = news.effort, news.best
+def _describe_progress(found: EffortMap) -> str:
+    point, effort = list(found.efforts.items())[-1]
+    best = found.hardest
     return (
-        f"{news.points:3} points  memory {float(100 * news.point.memory):5.2f} %  "
-        f"ratio {float(news.point.ratio):5.3f}  {effort.labels:8} labels  "
+        f"{len(found.efforts):3} points  memory {float(100 * point.memory):5.2f} %  "
+        f"ratio {float(point.ratio):5.3f}  {effort.labels:8} labels  "
         f"gap {float(100 * effort.gap):.3f} %  hardest at memory {float(100 * best.memory):g} %, "
         f"ratio {float(best.ratio):g}"
     )

@@ -52,8 +52,7 @@ def add(commands: Commands) -> None:
         "--bandwidth",
         dest="rate",
         metavar="RATE",
-        help="of the link, for example 12.2GB/s, where no certificate beside the table says it "
-        "(default: the certificates')",
+        help="of the link, for example 12.2GB/s, if the table does not say it (default: it does)",
     )
 
 
@@ -111,7 +110,7 @@ def _points(options: argparse.Namespace) -> list[Point]:
     if frame.empty:
         what = "rows" if options.only is None else f'problem that matches "{options.only}"'
         raise InputError(f"{options.table} has no {what}")
-    return points_of(frame, rate, Path(options.table).resolve().parent)
+    return points_of(frame, rate)
 
 
 def _pages(

@@ -12,39 +12,23 @@ from offcert.core.messages import cut
 from offcert.report.svg import LETTER, Element, drawing, element, require_picture, save, ticks
 from offcert_lab.comparisons.curves import Curves, Quantity
 
-# Okabe and Ito's colours, which people tell apart however they see colours; marks differ too.
-# Sizes fall in the order of drawing, so that methods with the same schedule all show.
+# Okabe and Ito's colours, which people tell apart however they see colours; dashes differ too.
+# Points become smaller in the order of drawing, so that methods with the same schedule all show.
 _STYLES = {
-    "dynprog": ("#0072b2", "o", 4.5),
-    "greedy": ("#d55e00", "s", 3.6),
-    "vdnn": ("#009e73", "^", 3.3),
-    "autoswap": ("#cc79a7", "D", 2.4),
-    "tflms": ("#e69f00", "v", 2.4),
+    "dynprog": ("#0072b2", "", 4.5),
+    "greedy": ("#d55e00", "7 3", 3.6),
+    "vdnn": ("#009e73", "2 3", 3.3),
+    "autoswap": ("#cc79a7", "9 3 2 3", 2.4),
+    "tflms": ("#e69f00", "4 2", 2.4),
 }
 _SPARE_STYLES = (
-    ("#56b4e9", "P", 2.4),
-    ("#8c6d31", "D", 2.4),
-    ("#7f3c8d", "<", 2.4),
-    ("#5f6f52", ">", 2.4),
+    ("#56b4e9", "", 2.4),
+    ("#8c6d31", "7 3", 2.4),
+    ("#7f3c8d", "2 3", 2.4),
+    ("#5f6f52", "9 3 2 3", 2.4),
 )
 Style = tuple[str, str, float]
 _BLACK, _BAND, _SHADE, _FRAME = "#000000", "#9a9a9a", "#eeeeee", "#444444"
-# The corners of marks, in half widths of one.
-_MARKS = {
-    "s": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
-    "D": ((0, -1.4), (1.4, 0), (0, 1.4), (-1.4, 0)),
-    "^": ((0, -1.2), (1.2, 1), (-1.2, 1)),
-    "v": ((0, 1.2), (1.2, -1), (-1.2, -1)),
-    "<": ((-1.2, 0), (1, -1.2), (1, 1.2)),
-    ">": ((1.2, 0), (-1, -1.2), (-1, 1.2)),
-    "P": tuple(
-        (x / 2, y / 2)
-        for x, y in (
-            *((-1, -3), (1, -3), (1, -1), (3, -1), (3, 1), (1, 1)),
-            *((1, 3), (-1, 3), (-1, 1), (-3, 1), (-3, -1), (-1, -1)),
-        )
-    ),
-}
 # Columns of panels, and panels of a picture. Arbitrary.
 _MOST_COLUMNS = 4
 MOST_PANELS = 40
@@ -67,24 +51,16 @@ _INFEASIBLE = "infeasible"
 Corner = tuple[float, float]
 
 
-def save_curves(curves: Curves, path: str | Path) -> None:
-    """Draw one problem into an SVG or PNG file; the same curves give the same SVG, byte by byte.
-
-    Raises
-    ------
-    InputError
-        If the file name ends in neither ``.svg`` nor ``.png``, or it cannot be written.
-    """
-    save_grid([curves], path)
-
-
 def save_grid(panels: Sequence[Curves], path: str | Path) -> None:
-    """Draw several problems into one file, a panel each, with one legend below.
+    """Draw problems into an SVG or PNG file, a panel each, with one legend below.
+
+    The same curves give the same SVG, byte by byte.
 
     Raises
     ------
     InputError
-        As for `save_curves`, and if there are no panels or more than can be read.
+        If the file name ends in neither ``.svg`` nor ``.png``, or it cannot be written, and if
+        there are no panels or more than can be read.
     """
     require_picture(path)
     save(grid_svg(panels), path)
@@ -129,7 +105,7 @@ def grid_svg(panels: Sequence[Curves]) -> Element:
 
 
 def styles_of(panels: Iterable[Curves]) -> dict[str, Style]:
-    """Return colour, mark and its size of every method, the same in all panels."""
+    """Return colour, dashes and radius of every method, the same in all panels."""
     names = dict.fromkeys(name for curves in panels for name in (*curves.methods, *curves.failed))
     others = [name for name in names if name not in _STYLES]
     spare = {name: _SPARE_STYLES[i % len(_SPARE_STYLES)] for i, name in enumerate(others)}
@@ -229,15 +205,12 @@ class Panel:
                 element(known, "circle", cx=self.x(percent), cy=self.y(best), r=2.2, fill=fill)
 
     def _draw_method(self, root: Element, name: str, line: Sequence[float]) -> None:
-        colour, mark, size = self._styles[name]
+        colour = self._styles[name][0]
         group = element(root, "g", class_="method")
         element(group, "title", _title(name))
         _, top, _, _ = self.box
         for run in self._runs(line):
-            path = f"M{_joined(run)}"
-            element(group, "path", d=path, stroke=colour, stroke_width=1.4, fill="none")
-            for x, y in run:
-                _draw_mark(group, mark, (x, y), size, colour)
+            _line(group, f"M{_joined(run)}", run, self._styles[name])
         for percent, level in zip(self.curves.percents, line, strict=True):
             if level > self.curves.visible_top:
                 # The value of what is off the scale, at its upper end.
@@ -307,7 +280,7 @@ class Panel:
 
 
 def _legend(panels: Sequence[Curves], styles: dict[str, Style]) -> Iterator[tuple[str, str, str]]:
-    """Yield label, colour and mark of everything that is in some panel, each once."""
+    """Yield label, colour, and mark or dashes of all that is in some panel, each once."""
     pairs = [pair for c in panels for pair in zip(c.best, c.optimum, strict=True)]
     yield _OPTIMUM, _BLACK, "o"
     if any(math.isnan(optimum) and not math.isnan(best) for best, optimum in pairs):
@@ -331,17 +304,19 @@ def _draw_sample(root: Element, x: float, y: float, label: str, colour: str, mar
         fill = colour if mark == "o" else "#ffffff"
         element(root, "circle", cx=x + 13, cy=float(y), r=2.2, fill=fill, stroke=colour)
     else:
-        element(root, "path", d=f"M{x:.2f},{y} h26", stroke=colour, stroke_width=1.4)
-        _draw_mark(root, mark, (x + 13, y), 3.2, colour)
+        _line(root, f"M{x:.2f},{y} h26", [(x + 13, y)], (colour, mark, 3.2))
 
 
-def _draw_mark(root: Element, mark: str, at: Corner, size: float, colour: str) -> None:
-    x, y = at
-    if mark == "o":
-        element(root, "circle", cx=float(x), cy=float(y), r=size, fill=colour)
-        return
-    corners = [(x + size * a, y + size * b) for a, b in _MARKS[mark]]
-    element(root, "path", d=f"M{_joined(corners)} Z", fill=colour)
+def _line(root: Element, path: str, points: Iterable[Corner], style: Style) -> None:
+    colour, dashes, radius = style
+    lines: dict[str, Any] = {
+        "stroke": colour,
+        "stroke_width": 1.4,
+        "stroke_dasharray": dashes or "none",
+    }
+    element(root, "path", d=path, **lines, fill="none")
+    for x, y in points:
+        element(root, "circle", cx=float(x), cy=float(y), r=radius, fill=colour)
 
 
 def _cross(root: Element, x: float, y: float, colour: str) -> None:

@@ -13,13 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offcert.core.documents import parse_rational
 from offcert.core.errors import InputError
-from offcert.core.platform import Kind
-from offcert.proofs.certificate import read_certificate
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -144,9 +141,7 @@ class Point:
         return None if cell is None else cell.makespan
 
 
-def points_of(
-    frame: DataFrame, bandwidth: Fraction | None = None, folder: Path | None = None
-) -> list[Point]:
+def points_of(frame: DataFrame, bandwidth: Fraction | None = None) -> list[Point]:
     """Return the points of a campaign's table, by problem and memory.
 
     Parameters
@@ -156,8 +151,6 @@ def points_of(
         ``"61/5"``) are used where there are any.
     bandwidth : Fraction, optional
         Bytes per tick, both ways, for rows that say nothing about it.
-    folder : Path, optional
-        The table's: where neither says it, a certificate of the problem there does.
 
     Raises
     ------
@@ -172,8 +165,7 @@ def points_of(
     for number, row in enumerate(plain_rows(frame), start=1):
         _require_complete(row, number)
         groups.setdefault(row["digest"], []).append(row)
-    links = _Links(bandwidth, folder, [row for rows in groups.values() for row in rows])
-    points = [_point(rows, links.rates(rows[0])) for rows in groups.values()]
+    points = [_point(rows, _rates(rows[0], bandwidth)) for rows in groups.values()]
     _require_one_problem_a_name(points)
     return sorted(points, key=lambda point: (_natural(point.title), point.memory, point.digest))
 
@@ -216,38 +208,18 @@ def _require_complete(row: Mapping[str, Any], number: int) -> None:
             raise InputError(f'row {number} of the table has no value in column "{name}"')
 
 
-class _Links:
-    """The rates of each problem's link, from the first source that says them."""
-
-    def __init__(
-        self, given: Fraction | None, folder: Path | None, rows: list[dict[str, Any]]
-    ) -> None:
-        self._given = given
-        self._paths: dict[str, Path] = {}
-        self._found: dict[str, tuple[Fraction, Fraction]] = {}
-        if folder is not None:
-            for row in rows:
-                if row["certificate"] is not None:
-                    self._paths.setdefault(row["problem"], folder / row["certificate"])
-
-    def rates(self, row: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
-        """Return bytes per tick from the device to the host, and back."""
-        if row.get("bandwidth") is not None:
-            out = parse_rational(str(row["bandwidth"]), "bandwidth")
-            back = row.get("prefetch_bandwidth")
-            return out, out if back is None else parse_rational(str(back), "prefetch_bandwidth")
-        if self._given is not None:
-            return self._given, self._given
-        name = row["problem"]
-        if name not in self._found:
-            if name not in self._paths:
-                raise InputError(
-                    f'the table does not say the bandwidth of the link of "{name}", and there is '
-                    "no certificate of it: say it with --bandwidth"
-                )
-            platform = read_certificate(self._paths[name]).problem.platform
-            self._found[name] = platform.rate(Kind.OFFLOAD), platform.rate(Kind.PREFETCH)
-        return self._found[name]
+def _rates(row: Mapping[str, Any], given: Fraction | None) -> tuple[Fraction, Fraction]:
+    """Return bytes per tick from the device to the host, and back."""
+    if row.get("bandwidth") is not None:
+        out = parse_rational(str(row["bandwidth"]), "bandwidth")
+        back = row.get("prefetch_bandwidth")
+        return out, out if back is None else parse_rational(str(back), "prefetch_bandwidth")
+    if given is None:
+        raise InputError(
+            f'the table does not say the bandwidth of the link of "{row["problem"]}": say it with '
+            "--bandwidth"
+        )
+    return given, given
 
 
 def _point(rows: list[dict[str, Any]], rates: tuple[Fraction, Fraction]) -> Point:

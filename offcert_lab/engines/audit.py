@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from offcert.runtime.simulated.streams import Adversary, early, late
 from offcert_lab.engines.findings import Finding, raised_at
 from offcert_lab.engines.machine import Machine, Peaks
 from offcert_lab.engines.memory import Access
-from offcert_lab.engines.orders import Orders, Values, comparable
+from offcert_lab.engines.orders import Orders, comparable
 from offcert_lab.engines.recorder import EngineRecorder
 from offcert_lab.engines.shim import simulated
 
@@ -52,12 +52,7 @@ class EngineAudit:
             "clean": self.clean,
             "failed": self.failed,
             "findings": [each.to_json() for each in self.findings],
-            "peaks": {
-                "device": self.peaks.device,
-                "device_late": self.peaks.device_late,
-                "reserved": self.peaks.reserved,
-                "pinned": self.peaks.pinned,
-            },
+            "peaks": asdict(self.peaks),
             "works": self.works,
             "streams": self.streams,
             "runs": self.runs,
@@ -67,9 +62,6 @@ class EngineAudit:
         }
 
     def __str__(self) -> str:
-        return self.text()
-
-    def text(self) -> str:
         """Return it in lines for people."""
         lines = [f"{each.text()}\n" for each in self.findings]
         lines += [f"{self.failed}\n"] if self.failed else []
@@ -117,24 +109,16 @@ def audit_engine(function: Callable[[], Any] | str, *, orders: int = 8) -> Engin
         raise InputError(f"orders is {orders}: it counts orders, and is not negative")
     if isinstance(function, str):
         function = partial(_imported, function)
-    first = _run(function, late, orders)
-    if not first.asked:
-        return first.audit
-    second = _run(function, early, orders)
-    return _both(first.audit, second.audit)
+    first, asked = _run(function, late, orders)
+    return _both(first, _run(function, early, orders)[0]) if asked else first
 
 
 def _imported(name: str) -> Any:
     return users_function(name, "engine")()
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    audit: EngineAudit
-    asked: bool
-
-
-def _run(function: Callable[[], Any], adversary: Adversary, count: int) -> _Run:
+def _run(function: Callable[[], Any], adversary: Adversary, count: int) -> tuple[EngineAudit, bool]:
+    """Return the audit of one run, and whether the program asked if events had happened."""
     machine = Machine(adversary)
     recorder = EngineRecorder(machine)
     failed = ""
@@ -172,7 +156,7 @@ def _run(function: Callable[[], Any], adversary: Adversary, count: int) -> _Run:
         checked.unrepeated,
         failed,
     )
-    return _Run(audit, machine.asked)
+    return audit, machine.asked
 
 
 def _said(error: Exception) -> str:
@@ -181,23 +165,16 @@ def _said(error: Exception) -> str:
     return f"{where}: the engine fails with {type(error).__name__}: {said[0] if said else ''}"
 
 
-@dataclass
 class _Checked:
     """Orders of a run, compared with the one in which the program handed all over."""
 
-    orders: Orders
-    contents: dict[int, torch.Tensor]
-    given: Values = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.given = self.orders.run(self.orders.as_given())
-        self.among = comparable(self.orders, self.given, self.contents)
-        self.unrepeated = (
-            len(self.given.got)
-            + len(self.given.bytes)
-            - len(self.among.got)
-            - len(self.among.bytes)
-        )
+    def __init__(self, orders: Orders, contents: dict[int, torch.Tensor]) -> None:
+        self.orders = orders
+        self.given = orders.run(orders.as_given())
+        self.among = comparable(orders, self.given, contents)
+        known, repeated = self.given, self.among
+        self.unrepeated = len(known.got) - len(repeated.got)
+        self.unrepeated += len(known.bytes) - len(repeated.bytes)
 
     def shown(self, order: list[int]) -> list[str]:
         """Return the differences of an order in the values that a program sees."""
@@ -222,16 +199,10 @@ def _both(one: EngineAudit, other: EngineAudit) -> EngineAudit:
     findings = {each.key: each for each in one.findings}
     for each in other.findings:
         findings.setdefault(each.key, each)
-    peaks = Peaks(
-        max(one.peaks.device, other.peaks.device),
-        max(one.peaks.device_late, other.peaks.device_late),
-        max(one.peaks.reserved, other.peaks.reserved),
-        max(one.peaks.pinned, other.peaks.pinned),
-    )
     return replace(
         one,
         findings=list(findings.values()),
-        peaks=peaks,
+        peaks=Peaks(*map(max, astuple(one.peaks), astuple(other.peaks))),
         runs=2,
         orders=one.orders + other.orders,
         different=one.different + other.different,

@@ -82,7 +82,7 @@ class Stream:
     def query(self) -> bool:
         """Whether all work is known to have ended."""
         machine = recorder().machine
-        return machine.asks(machine.record(self.stream_id), ("stream", self.stream_id))
+        return machine.asks(machine.streams[self.stream_id].record(), ("stream", self.stream_id))
 
     def is_capturing(self) -> bool:
         """Whether its work becomes a graph: it never does."""
@@ -91,7 +91,7 @@ class Stream:
     def synchronize(self) -> None:
         """Let the host wait for all work."""
         machine = recorder().machine
-        machine.host_waits(machine.record(self.stream_id))
+        machine.streams[self.stream_id].record().wait_here()
 
     def __enter__(self) -> Stream:
         """Make it current."""
@@ -142,18 +142,18 @@ class Event:
         """Take the place after all that a stream has been given, by default the current one."""
         index = recorder().stream if stream is None else stream.stream_id
         self._machine = recorder().machine
-        self._recorded = self._machine.record(index)
+        self._recorded = self._machine.streams[index].record()
 
     def wait(self, stream: Stream | None = None) -> None:
         """Let later work of a stream wait for it."""
         index = recorder().stream if stream is None else stream.stream_id
         if self._point is not None:
-            recorder().machine.wait(index, self._point)
+            recorder().machine.streams[index].wait(self._point)
 
     def synchronize(self) -> None:
         """Let the host wait for it."""
         if self._point is not None:
-            recorder().machine.host_waits(self._point)
+            self._point.wait_here()
 
     def query(self) -> bool:
         """Whether it is known to have happened."""

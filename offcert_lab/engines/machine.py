@@ -16,8 +16,7 @@ from offcert.runtime.simulated.streams import (
     SimulatedStream,
 )
 from offcert_lab.engines.findings import CodePlace, Fault, Finding, Use
-from offcert_lab.engines.memory import HOST, Access, Geometry, PinnedPool, Pool, Stay, most
-from offcert_lab.engines.work import Work
+from offcert_lab.engines.memory import HOST, Access, Geometry, PinnedPool, Pool, Stay, Work, most
 
 # Streams that PyTorch hands out for each of two priorities before it begins anew, and the default
 # one. Given by PyTorch.
@@ -125,23 +124,11 @@ class Machine:
         """Return the name of a stream, for people."""
         return "the host" if stream == HOST else self.names.get(stream, f"stream {stream}")
 
-    def record(self, stream: int) -> SimulatedEvent:
-        """Return an event after all that a stream has been given."""
-        return self.streams[stream].record()
-
-    def wait(self, stream: int, event: SimulatedEvent) -> None:
-        """Let work that a stream is given from now on begin only after an event."""
-        self.streams[stream].wait(event)
-
-    def host_waits(self, event: SimulatedEvent) -> None:
-        """Let the host wait for an event."""
-        event.wait_here()
-
     def host_waits_for_all(self) -> None:
         """Let the host wait for all streams."""
         for stream in self.streams:
             if stream.given or stream.knows[stream.index]:
-                self.host_waits(stream.record())
+                stream.record().wait_here()
 
     def asks(self, event: SimulatedEvent, asker: object) -> bool:
         """Whether the host is told that an event has happened; who asks often is, in the end."""
@@ -153,7 +140,7 @@ class Machine:
         if denied < _MOST_DENIALS and not self.host.adversary():
             self._denied[asker] = denied + 1
             return False
-        self.host_waits(event)
+        event.wait_here()
         return True
 
     # Memory.

@@ -1,4 +1,4 @@
-"""Memory of the simulated machine: who has it, which accesses used it, who may get it next.
+"""Memory of the simulated machine: who has it, which work used it, who may get it next.
 
 A `Stay` is one stay of a storage in memory: from its allocation until its bytes are given
 back, by its death or by ``resize_(0)``. PyTorch gives the bytes of the device out and takes them
@@ -10,14 +10,15 @@ the giving back. Which bytes really come back depends on sizes; here any that we
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 
-from offcert.runtime.simulated.allocator import Block, CachingAllocator
 from offcert.runtime.simulated.streams import Knowledge
+from offcert_lab.engines.allocator import CachingAllocator, MemoryBlock
 from offcert_lab.engines.findings import CodePlace
 
 # The number of the host, which is no stream. By definition.
@@ -125,7 +126,7 @@ class Stay:
     # Streams it was recorded for, by ``record_stream`` or by copies to pinned memory.
     recorded: set[int] = field(default_factory=set)
     accesses: list[Access] = field(default_factory=list)  # Accesses that a later one may race.
-    block: Block | None = None  # Of the device's memory, until it is given back.
+    block: MemoryBlock | None = None  # Of the device's memory, until it is given back.
     taken: int = 0  # Bytes that the allocator gave out.
     address: int | None = None  # In the memory of its stream, or among pinned memory.
     # Its bytes when it was first seen, if operators did not write them.
@@ -153,6 +154,41 @@ class Stay:
         self.accesses = kept
 
 
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A tensor, by the memory it lies in."""
+
+    life: Stay
+    dtype: torch.dtype
+    geometry: Geometry
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor, life: Stay) -> Reference:
+        """Return that of a tensor."""
+        return cls(life, tensor.dtype, Geometry.of(tensor))
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """An operator that runs in a stream, or on the host."""
+
+    # Where it runs, and its number there.
+    stream: int
+    number: int
+    knows: Knowledge  # For each stream, how many of its works come before this one.
+    issued: int  # How many works of the host come before this one.
+    run: Callable[..., Any]  # The operator.
+    # Its arguments, with a `Reference` for each tensor that lies in known memory.
+    args: Any
+    kwargs: Any
+    results: list[Reference | None]  # The new memory to which its results are written.
+    operation: str
+    place: CodePlace
+    # The state of the random generator before it, if it uses that.
+    random: torch.Tensor | None = None
+    observed: bool = False  # Whether its result is a value that the program got.
+
+
 class Pool:
     """The device's memory that was allocated for one stream.
 
@@ -173,7 +209,7 @@ class Pool:
         # Lives that were recorded for other streams, and what the host has to know first.
         self.waiting: list[tuple[Stay, Knowledge]] = []
 
-    def take(self, size: int) -> Block:
+    def take(self, size: int) -> MemoryBlock:
         """Return a block of at least so many bytes."""
         block = self.allocator.take(size)
         self.end = max(self.end, block.address + block.size)

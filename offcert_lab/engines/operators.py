@@ -10,9 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from offcert_lab.engines.findings import place
-from offcert_lab.engines.memory import HOST, Geometry, Stay
+from offcert_lab.engines.memory import HOST, Geometry, Reference, Stay
 from offcert_lab.engines.recorder import EngineRecorder, is_on_cpu, require_device
-from offcert_lab.engines.work import Reference
 
 
 def copy(
@@ -49,7 +48,7 @@ def to_device(
     _enter_copy(recorder, HOST, called, staged, source)
     _enter_copy(recorder, recorder.stream, called, target, staged)
     if not non_blocking:
-        recorder.machine.host_waits(recorder.machine.record(recorder.stream))
+        recorder.machine.streams[recorder.stream].record().wait_here()
 
 
 def _to_host(
@@ -61,7 +60,7 @@ def _to_host(
         # Through contiguous memory, for which the host waits; then the host copies.
         staged = _staging(recorder, source)
         _enter_copy(recorder, recorder.stream, called, staged, source)
-        recorder.machine.host_waits(recorder.machine.record(recorder.stream))
+        recorder.machine.streams[recorder.stream].record().wait_here()
         _enter_copy(recorder, HOST, called, target, staged)
         return
     recorder.life(target).recorded.add(recorder.stream)
@@ -184,7 +183,7 @@ def _run(recorder: EngineRecorder, func: Any, name: str, args: tuple[Any, ...], 
         if id(each) in constant:
             _host_reads(recorder, each, name)
     if on_device and _SYNCHRONISING & set(func.tags):
-        recorder.machine.host_waits(recorder.machine.record(stream))
+        recorder.machine.streams[stream].record().wait_here()
     return result
 
 

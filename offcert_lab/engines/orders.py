@@ -11,34 +11,27 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import tree_iter
 
 from offcert.runtime.simulated.arena import BYTE
 from offcert_lab.engines.machine import STREAMS, Machine
-from offcert_lab.engines.memory import HOST, Stay
-from offcert_lab.engines.work import Reference, Work
+from offcert_lab.engines.memory import HOST, Reference, Stay, Work
 
 # How often another stream than the most urgent one goes on, in orders by chance. Arbitrary.
 _CHANCE = 0.3
 
 
-class Values:
+class Values(NamedTuple):
     """Values that a program got in an order of its works, and the bytes that are there at the end.
 
-    Attributes
-    ----------
-    got : dict of int to Any
-        By the numbers of works.
-    bytes : dict of int to torch.Tensor
-        By the numbers of lives.
+    By the numbers of works, and by the numbers of lives.
     """
 
-    def __init__(self, got: dict[int, Any], left: dict[int, torch.Tensor]) -> None:
-        self.got = got
-        self.bytes = left
+    got: dict[int, Any]
+    bytes: dict[int, torch.Tensor]
 
 
 class Orders:
@@ -67,11 +60,9 @@ class Orders:
             self.queues[work.stream].append(number)
         # Counts of works in other streams that come before each work.
         self._before = [
-            [(other, count) for other, count in enumerate(work.knows) if count]
+            [(other, n) for other, n in enumerate(work.knows) if n and other != work.stream]
             for work in self.works
         ]
-        for before, work in zip(self._before, self.works, strict=True):
-            before[:] = [(other, count) for other, count in before if other != work.stream]
         places = [*range(STREAMS), HOST]
         self._active = [stream for stream in places if self.queues[stream]]
 

@@ -18,8 +18,7 @@ from torch.utils._pytree import tree_map_only
 
 from offcert_lab.engines.findings import node, place
 from offcert_lab.engines.machine import Machine
-from offcert_lab.engines.memory import Geometry, Stay
-from offcert_lab.engines.work import Reference
+from offcert_lab.engines.memory import Geometry, Reference, Stay
 
 Storage = torch.UntypedStorage
 # PyTorch's own answer, whatever a program is told meanwhile.

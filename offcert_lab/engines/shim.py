@@ -90,7 +90,7 @@ class _Pass:
         self.nodes = nodes
         self.streams = streams
         self.caller = recorder.stream
-        begin = recorder.machine.record(self.caller)
+        begin = recorder.machine.streams[self.caller].record()
         self.before: dict[Any, list[SimulatedEvent]] = {node: [] for node in nodes}
         for root in roots:
             self.before[root].append(begin)
@@ -109,7 +109,7 @@ class _Pass:
                 handle.remove()
             self.recorder.stream = self.caller
             for event in self.leaves:
-                self.recorder.machine.wait(self.caller, event)
+                self.recorder.machine.streams[self.caller].wait(event)
 
     def _begins(self, node: Any) -> Callable[..., None]:
         def begins(gradients: Any) -> None:
@@ -117,7 +117,7 @@ class _Pass:
             self.recorder.stream = stream
             for event in self.before[node]:
                 if event.stream.index != stream:
-                    self.recorder.machine.wait(stream, event)
+                    self.recorder.machine.streams[stream].wait(event)
             for gradient in gradients:
                 if gradient is not None:
                     self.recorder.life(gradient).recorded.add(stream)
@@ -126,7 +126,7 @@ class _Pass:
 
     def _ended(self, node: Any) -> Callable[..., None]:
         def ended(*gradients: Any) -> None:
-            event = self.recorder.machine.record(self.streams[node])
+            event = self.recorder.machine.streams[self.streams[node]].record()
             for after, _ in node.next_functions:
                 if after in self.before:
                     self.before[after].append(event)

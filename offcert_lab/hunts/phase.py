@@ -69,18 +69,6 @@ class Point:
                     yield point
 
 
-@dataclass(frozen=True)
-class MapProgress:
-    """The argument of a progress callback, after every point."""
-
-    seconds: float  # Since the search began.
-    points: int  # Measured so far.
-    # The latest.
-    point: Point
-    effort: ProofEffort
-    best: Point  # The hardest so far.
-
-
 class EffortMap:
     """Measures points of a grid: a coarse one everywhere, then a finer one around the hardest.
 
@@ -99,7 +87,7 @@ class EffortMap:
     time_limit : float, optional
         Seconds, after which it ends as if interrupted. One point is always measured.
     progress : callable, optional
-        Told of every point.
+        Called with the map after every point, the last one in `efforts`.
 
     Attributes
     ----------
@@ -120,7 +108,7 @@ class EffortMap:
         *,
         most_points: int = 0,
         time_limit: float | None = None,
-        progress: Callable[[MapProgress], None] | None = None,
+        progress: Callable[[EffortMap], None] | None = None,
     ) -> None:
         self.efforts: dict[Point, ProofEffort] = {}
         self.behind: set[Point] = set()
@@ -155,10 +143,7 @@ class EffortMap:
                 self._put(point)
                 self.seconds = time.monotonic() - begun
                 if self._progress is not None:
-                    found = self.efforts[point]
-                    self._progress(
-                        MapProgress(self.seconds, len(self.efforts), point, found, self.hardest)
-                    )
+                    self._progress(self)
             self.complete = True
         except KeyboardInterrupt:
             if not self.efforts:
@@ -292,7 +277,7 @@ class CoreProblems(Generator):
         seed: int,
         *,
         time_limit: float | None = None,
-        progress: Callable[[MapProgress], None] | None = None,
+        progress: Callable[[EffortMap], None] | None = None,
     ) -> tuple[EffortMap, Problem]:
         """Search the map of a seed; the problem's source says how far the search came.
 

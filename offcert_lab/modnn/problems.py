@@ -12,7 +12,7 @@ from offcert.core.errors import InputError
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace, require_integer
 from offcert.core.units import Units
-from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
+from offcert.questions.devices.problem import Accumulation, AdditionPlace, DevicesProblem, Gradient
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.split.problem import Round, Split, SplitProblem
 from offcert_lab.modnn.algorithms import FLOAT, K40, K40_MEMORY
@@ -137,13 +137,13 @@ def _staying(trace: Trace) -> list[tuple[str, int]]:
 # An addition reads two numbers and writes one. The paper states no rates: one core of its Xeon
 # E5-2630 v4 is taken to move 12 GB/s, and all 20 cores to add 2.5 times as fast (the paper: "up to
 # 2-3 times").
-CORE = Accumulation(Place.HOST, Fraction(4))
+CORE = Accumulation(AdditionPlace.HOST, Fraction(4))
 """One core of the host: bytes of gradients per nanosecond."""
 
-CORES = Accumulation(Place.HOST, Fraction(10))
+CORES = Accumulation(AdditionPlace.HOST, Fraction(10))
 """All cores of the host together, at one gradient after the other."""
 
-NAIVE = Accumulation(Place.DEVICE, Fraction(K40.memory_bandwidth, 3 * 10**9))
+NAIVE = Accumulation(AdditionPlace.DEVICE, Fraction(K40.memory_bandwidth, 3 * 10**9))
 """The first device, after the step."""
 
 

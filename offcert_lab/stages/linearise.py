@@ -6,7 +6,8 @@ import copy
 import inspect
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
 from typing import Any
 
 import torch
@@ -22,14 +23,21 @@ class Stage:
     """Consecutive nodes of a traced graph between two places where one value is live.
 
     It has the name of the module that it is, for example ``"layer1.0"``. Its `output` is live when
-    it has ended; all other values are not used any more. `releases` are, for each node, the values
-    that nobody uses once it has run.
+    it has ended; all other values are not used any more.
     """
 
     name: str
     nodes: tuple[fx.Node, ...]
     output: fx.Node
-    releases: tuple[tuple[fx.Node, ...], ...]
+
+    def run(self, interpreter: fx.Interpreter) -> None:
+        """Run the nodes, and give up each value that nobody uses any more."""
+        env = interpreter.env
+        for node in self.nodes:
+            env[node] = interpreter.run_node(node)
+            unread = () if node.users else (node,)
+            for dead in (*interpreter.user_to_last_uses.get(node, ()), *unread):
+                env.pop(dead, None)
 
 
 @dataclass(frozen=True)
@@ -46,9 +54,11 @@ class StageChain:
     stages: tuple[Stage, ...]
     output_shape: tuple[int, ...]
 
-    def bind(self, root: fx.GraphModule) -> StageChain:
-        """Return the same chain over a copy of its module, fake or real."""
-        return replace(self, root=root)
+    def interpreter(self, example: torch.Tensor) -> fx.Interpreter:
+        """Return an interpreter of the stages that is given an input."""
+        interpreter = fx.Interpreter(self.root, graph=self.input.graph)
+        interpreter.env = {**self.constants, self.input: example}
+        return interpreter
 
     def belongings(self) -> Iterator[torch.Tensor]:
         """Yield the tensors that the model owns: parameters, buffers and constants."""
@@ -150,7 +160,7 @@ def linearise(traced: fx.GraphModule, example: torch.Tensor, name: str) -> Stage
         for node, value in values.items()
     }
     cuts = _cuts([placeholders[0], *nodes], result, values, storages)
-    stages = _stages(traced, [placeholders[0], *nodes], result, cuts, storages)
+    stages = _stages([placeholders[0], *nodes], result, cuts, storages)
     return StageChain(traced, placeholders[0], constants, stages, tuple(values[result].shape))
 
 
@@ -227,7 +237,6 @@ def _last_uses(order: list[fx.Node], result: fx.Node) -> dict[fx.Node, int]:
 
 
 def _stages(
-    traced: fx.GraphModule,
     order: list[fx.Node],
     result: fx.Node,
     cuts: list[tuple[int, fx.Node]],
@@ -238,26 +247,10 @@ def _stages(
     # Views of the input open the first stage: there is nothing in front that they could belong to.
     if storages[cuts[0][1]] == storages[order[0]]:
         cuts = cuts[1:]
-    last = _last_uses(order, result)
-    dying: dict[int, list[fx.Node]] = {}
-    for node in order:
-        dying.setdefault(last[node], []).append(node)
-    pieces = []
-    start = 1
-    for position, _ in cuts:
-        pieces.append(tuple(order[start : position + 1]))
-        start = position + 1
-    names = _names(pieces)
-    stages = []
-    start = 1
-    for name, piece, (position, value) in zip(names, pieces, cuts, strict=True):
-        releases = tuple(
-            tuple(node for node in dying.get(index, ()) if node is not result)
-            for index in range(start, position + 1)
-        )
-        stages.append(Stage(name, piece, value, releases))
-        start = position + 1
-    return tuple(stages)
+    ends = [0, *(position for position, _ in cuts)]
+    pieces = [tuple(order[before + 1 : end + 1]) for before, end in pairwise(ends)]
+    outputs = [value for _, value in cuts]
+    return tuple(map(Stage, _names(pieces), pieces, outputs))
 
 
 def _defaults(name: str, placeholders: list[fx.Node]) -> dict[fx.Node, Any]:
@@ -272,7 +265,8 @@ def _names(pieces: list[tuple[fx.Node, ...]]) -> list[str]:
     modules = [[str(node.target) for node in piece if node.op == "call_module"] for piece in pieces]
     names = []
     for index, (piece, targets) in enumerate(zip(pieces, modules, strict=True)):
-        prefix = _common_prefix(targets)
+        levels = zip(*(target.split(".") for target in targets), strict=False)
+        prefix = ".".join(each[0] for each in takewhile(lambda level: len({*level}) == 1, levels))
         elsewhere = (t for other, found in enumerate(modules) if other != index for t in found)
         if prefix and not any(t == prefix or t.startswith(f"{prefix}.") for t in elsewhere):
             names.append(prefix)
@@ -285,15 +279,3 @@ def _names(pieces: list[tuple[fx.Node, ...]]) -> list[str]:
         if seen[name] > 1:
             names[index] = f"{name}#{seen[name]}"
     return names
-
-
-def _common_prefix(targets: list[str]) -> str:
-    if not targets:
-        return ""
-    parts = [target.split(".") for target in targets]
-    common = []
-    for level in zip(*parts, strict=False):
-        if len(set(level)) > 1:
-            break
-        common.append(level[0])
-    return ".".join(common)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
+from torch.autograd.graph import saved_tensors_hooks
 
-from offcert.core.errors import OffcertError
+from offcert.core.errors import InputError, OffcertError
 from offcert.core.platform import Link
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.bandwidth import Measurement, modelled
 from offcert.runtime.hardware.cost import operator_ns
-from offcert.runtime.torch_private import FakeTensorMode, tree_leaves
-from offcert.runtime.watch.entries import Entry
-from offcert.runtime.watch.tracker import StorageRecord
-from offcert.runtime.workloads.workload import Batches, Workload
+from offcert.runtime.torch_private import FakeTensorMode, queue_callback, tree_leaves
+from offcert.runtime.watch.entries import Handle, StorageEntry, is_plain
+from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
+from offcert.runtime.workloads.workload import Batches, Workload, loss_function
 from offcert_lab.stages.linearise import (
     StageChain,
     fake_copy,
@@ -28,7 +31,6 @@ from offcert_lab.stages.linearise import (
     trace_module,
     vocabulary,
 )
-from offcert_lab.stages.staged import Key, Meter, StagedModel
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Prepared:
     """A workload's network, traced, and linearised over a copy without data, on fake tensors."""
 
     fake: StageChain
-    traced: torch.fx.GraphModule
+    traced: fx.GraphModule
     batches: Batches
     mode: FakeTensorMode
 
@@ -58,24 +60,124 @@ class _Life:
 
     record: StorageRecord
     touched: set[int] = field(default_factory=set)
-    key: Key | None = None
+    saved: int | None = None  # The operation in which autograd saved it.
 
 
-class StagesRecorder(Meter):
-    """A meter that notes, for every storage, which operations need it and who holds it.
+class StagesRecorder:
+    """One training step of stages: which operations need each storage, and who holds it.
 
-    The roofline gives operations their durations; all zero without one.
+    Operations are ``F_0 … F_L B_L … B_0``, the loss being stage L. ``F_i`` ends when its stage has
+    run, ``B_i`` when the gradient of its stage's input is complete and ``B_0`` when the backward
+    pass ends. A stage whose input needs no gradient ends with the backward pass too; the operations
+    after it are then empty.
+
+    It is the same on fake tensors and on real ones, so that both hold the same references at the
+    same time. The roofline gives operations their durations; all zero without one. `at_begin` and
+    `at_end` are live bytes when each operation begins and ends, `peaks` the most while it ran.
     """
 
-    def __init__(self, staged: StagedModel, hardware: Hardware | None = None) -> None:
-        super().__init__(staged)
-        self._hardware = hardware
-        self.durations = [0] * staged.operations
-        self._lives: dict[StorageRecord, _Life] = {}
-        self.saved.on_save = self._note_saved
-        self.saved.on_unpack = self._note_unpacked
-        self._entries: dict[Key, _Life] = {}
+    def __init__(self, chain: StageChain, loss: str, hardware: Hardware | None = None) -> None:
+        self.chain, self.loss = chain, loss_function(loss)
+        self.operations = 2 * (len(chain.stages) + 1)
+        self.tracker = LiveBytes()
         self.tracker.listener = self._note_operator
+        self.at_begin: list[int] = []
+        self.at_end: list[int] = []
+        self.peaks: list[int] = []
+        self.durations = [0] * self.operations
+        self._hardware = hardware
+        self._lives: dict[StorageRecord, _Life] = {}
+        # Storages that autograd has saved, held weakly.
+        self._saved: weakref.WeakKeyDictionary[StorageEntry, _Life] = weakref.WeakKeyDictionary()
+        self._by_address: weakref.WeakValueDictionary[int, StorageEntry] = (
+            weakref.WeakValueDictionary()
+        )
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Watch operators and parameter gradients; the step runs inside."""
+        with ExitStack() as stack:
+            for parameter in self.chain.root.parameters():
+                if parameter.requires_grad:
+                    hook = parameter.register_post_accumulate_grad_hook(self._exclude_gradient)
+                    stack.callback(hook.remove)
+            stack.enter_context(self.tracker)
+            yield
+
+    def _exclude_gradient(self, parameter: torch.Tensor) -> None:
+        if parameter.grad is not None:
+            self.tracker.exclude([parameter.grad])
+
+    # The step.
+
+    def step(self, inputs: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+        """Copy a batch to the device, run the forward operations and return the loss.
+
+        Its ``backward()`` runs the others; ``B_L`` begins with the end of ``F_L``. Nothing of the
+        copy outlives its last use.
+        """
+        self.tracker.start()
+        self.tracker.exclude(self.chain.belongings())
+        batch = [tensor.clone() for tensor in (inputs, labels) if tensor is not None]
+        # Parameters and their views, buffers, and tensors that are not plain strided ones stay as
+        # they are; changes in place are detected for all.
+        with saved_tensors_hooks(self._pack, self._unpack):
+            return self._forward(batch)
+
+    def _forward(self, batch: list[torch.Tensor]) -> torch.Tensor:
+        labels = batch.pop() if len(batch) > 1 else None
+        interpreter = self.chain.interpreter(batch.pop())
+        env = interpreter.env
+        self._begin()
+        for index, stage in enumerate(self.chain.stages):
+            stage.run(interpreter)
+            self._watch(env[stage.output], self.operations - 1 - index)
+            self._reach(index + 1)
+        loss = self.loss(env.pop(self.chain.stages[-1].output), labels)
+        if not loss.requires_grad:
+            raise InputError("no parameter of the model requires a gradient")
+        env.clear()
+        # The loss, and the gradient that it is given, belong to the caller.
+        self.tracker.exclude([loss])
+        loss.register_hook(self._start_backward)
+        self._reach(len(self.chain.stages) + 1)
+        return loss
+
+    def _watch(self, value: torch.Tensor, operation: int) -> None:
+        # The gradient of a stage's output is complete when its own backward operation may start.
+        if value.requires_grad:
+            value.register_hook(lambda _: self._reach(operation))
+
+    def _start_backward(self, gradient: torch.Tensor) -> None:
+        # Whoever calls backward() holds the first gradient until it returns.
+        self.tracker.exclude([gradient])
+        # That the backward pass has ended shows nowhere but in the engine.
+        queue_callback(lambda: self._reach(self.operations))
+
+    def _reach(self, operation: int) -> None:
+        """End everything before an operation and begin it."""
+        while len(self.at_end) < operation:
+            self._end()
+            if len(self.at_end) < self.operations:
+                self._begin()
+
+    def _begin(self) -> None:
+        self.tracker.now = len(self.at_begin)
+        self.at_begin.append(self.tracker.live)
+        self.tracker.start_peak()
+
+    def _end(self) -> None:
+        self.at_end.append(self.tracker.live)
+        self.peaks.append(self.tracker.peak)
+        after = len(self.at_end)
+        if after == self.operations:
+            self.tracker.stop()
+        for entry, life in list(self._saved.items()):
+            if entry.held_elsewhere:
+                # It cannot leave before the next operation, which therefore counts as a use.
+                life.touched.add(after)
+
+    # What it needs.
 
     def _note_operator(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         for leaf in tree_leaves((args, kwargs, out)):
@@ -92,33 +194,37 @@ class StagesRecorder(Meter):
         life.touched.add(self.tracker.now)
         return life
 
-    def _note_saved(self, entry: Entry, tensor: torch.Tensor) -> None:
-        life = self._touch(tensor)
-        assert life is not None
-        life.key = entry.key
-        self._entries[entry.key] = life
+    def _pack(self, tensor: torch.Tensor) -> Handle:
+        life = self._touch(tensor) if is_plain(tensor) else None
+        if life is None:
+            return Handle(tensor, None)
+        storage = tensor.untyped_storage()
+        entry = self._by_address.get(storage._cdata)
+        # An address may be used again once its storage has died.
+        if entry is None or entry.device_storage()._cdata != storage._cdata:
+            life.saved = self.tracker.now
+            entry = StorageEntry(life.saved, storage.nbytes())
+            self._saved[entry] = life
+            self._by_address[storage._cdata] = entry
+        handle = Handle(tensor, entry)
+        entry.add(handle)
+        return handle
 
-    def _note_unpacked(self, entry: Entry) -> None:
-        self._entries[entry.key].touched.add(self.tracker.now)
+    def _unpack(self, handle: Handle) -> torch.Tensor:
+        if handle.entry is not None:
+            self._saved[handle.entry].touched.add(self.tracker.now)
+        return handle.restore()
 
-    def end(self, operation: int) -> None:
-        """Note who holds what when an operation has ended."""
-        super().end(operation)
-        for entry in self.saved:
-            if entry.held_elsewhere:
-                # It cannot leave before the next operation, which therefore counts as a use.
-                self._entries[entry.key].touched.add(operation + 1)
-
-    def recording(self) -> StagesRecording:
+    def trace(self) -> Trace:
         """Return the trace of the step that has just been run, if it has the counted bytes."""
-        last = self.staged.operations - 1
+        last = self.operations - 1
         groups: Counter[tuple[tuple[int, ...], bool]] = Counter()
         for life in self._lives.values():
             died = last if life.record.died is None else life.record.died
             if life.record.size == 0 or died == life.record.born:
                 continue
             uses = _uses(life, died)
-            evictable = life.key is not None and any(
+            evictable = life.saved is not None and any(
                 after - before > 1 for before, after in pairwise(uses)
             )
             if not evictable:
@@ -130,16 +236,14 @@ class StagesRecorder(Meter):
             Tensor(name, size, uses, evictable)
             for name, ((uses, evictable), size) in zip(names, ordered, strict=True)
         ]
-        return StagesRecording(self._trace(tensors), tuple(self.at_end), tuple(self.peaks))
-
-    def _trace(self, tensors: Sequence[Tensor]) -> Trace:
+        stages = [stage.name for stage in self.chain.stages] + ["loss"]
+        named = [f"F:{name}" for name in stages] + [f"B:{name}" for name in reversed(stages)]
         operations = []
-        names = self.staged.operation_names()
-        for index, (name, duration) in enumerate(zip(names, self.durations, strict=True)):
+        for index, (name, duration) in enumerate(zip(named, self.durations, strict=True)):
             during = sum(t.size for t in tensors if t.uses[0] <= index <= t.uses[-1])
             after = sum(t.size for t in tensors if t.uses[0] <= index < t.uses[-1])
             # What the network keeps for itself outlives the step; no trace can say that.
-            if after != self.at_end[index] and index < len(names) - 1:
+            if after != self.at_end[index] and index < last:
                 raise OffcertError(
                     f"{self.at_end[index]} bytes are alive after {name}, but the trace has {after}"
                 )
@@ -147,24 +251,11 @@ class StagesRecorder(Meter):
         return Trace(operations, tensors)
 
 
-@dataclass(frozen=True)
-class StagesRecording:
-    """The trace of a training step, and the live bytes that were counted.
-
-    Durations are zero unless the recorder had a roofline; `at_end` are live bytes at the end of
-    each operation, `peaks` the most while it ran.
-    """
-
-    trace: Trace
-    at_end: tuple[int, ...]
-    peaks: tuple[int, ...]
-
-
 def _uses(life: _Life, died: int) -> tuple[int, ...]:
     touched = {use for use in life.touched if life.record.born <= use <= died}
-    if life.key is not None:
+    if life.saved is not None:
         # What autograd has not saved yet cannot leave.
-        touched |= set(range(life.record.born, min(life.key[0], died) + 1))
+        touched |= set(range(life.record.born, min(life.saved, died) + 1))
     return tuple(sorted(touched | {life.record.born, died}))
 
 
@@ -187,19 +278,19 @@ def _names(groups: Sequence[tuple[tuple[int, ...], bool]], last: int) -> list[st
     return names
 
 
-def record(prepared: Prepared, hardware: Hardware | None = None) -> StagesRecording:
+def record(prepared: Prepared, hardware: Hardware | None = None) -> StagesRecorder:
     """Run one training step on fake tensors; operations last as a roofline says, or 0."""
-    recorder = StagesRecorder(StagedModel(prepared.fake, prepared.batches.workload.loss), hardware)
+    recorder = StagesRecorder(prepared.fake, prepared.batches.workload.loss, hardware)
     with prepared.mode, recorder.active():
         inputs, labels = prepared.batches.shapes()
         recorder.step(inputs, labels).backward()
         for parameter in prepared.fake.root.parameters():
             parameter.grad = None
-    return recorder.recording()
+    return recorder
 
 
 def profile_stages(module: nn.Module, workload: Workload, hardware: Hardware) -> Measurement:
     """Return the trace of a network's stages, with the durations of a hardware model."""
+    trace = record(prepare(module, workload), hardware).trace()
     # As the papers take it.
-    trace = record(prepare(module, workload), hardware).trace
     return modelled(trace, hardware, Link.SIMPLEX)

@@ -19,6 +19,8 @@ from typing import Any
 
 from offcert.core.documents import Fields, canonical_digest, parse_rational, require_format
 from offcert.core.errors import InputError
+from offcert.core.forms import Integers
+from offcert.core.list_forms import Each
 from offcert.core.messages import show
 from offcert.questions.selection.graph import CheckpointGraph
 
@@ -215,7 +217,7 @@ class SelectionCertificate:
             name=fields.get("name", str),
             model=model,
             sizes=fields.integers("sizes", 0),
-            edges=_edges(fields.integer_lists("edges", 0)) if on_graph else None,
+            edges=_edges(Each(Integers(0)).read(fields, "edges")) if on_graph else None,
             stored=fields.integers("stored", 0),
             objective=fields.integer("objective", 0),
             lower_bound=fields.integer("lower_bound", 0),

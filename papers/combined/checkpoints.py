@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import fx, nn
+from torch import nn
 
 from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.errors import InputError
@@ -137,19 +137,13 @@ def lean_workspaces(prepared: Prepared) -> list[int]:
         inputs, _ = prepared.batches.shapes()
         tracker.start()
         tracker.exclude(line.belongings())
-        interpreter = fx.Interpreter(line.root)
-        env = interpreter.env = dict(line.constants)
-        env[line.input] = inputs.clone()
+        interpreter = line.interpreter(inputs.clone())
         del inputs
         for stage in line.stages:
             begin = tracker.live
             tracker.start_peak()
-            for node, releases in zip(stage.nodes, stage.releases, strict=True):
-                env[node] = interpreter.run_node(node)
-                # The input stays, as it does if the stage is to run again.
-                for dead in releases:
-                    env.pop(dead, None)
-            made = env[stage.output].untyped_storage().nbytes()
+            stage.run(interpreter)
+            made = interpreter.env[stage.output].untyped_storage().nbytes()
             needed.append(max(0, tracker.peak - begin - made))
         tracker.stop()
     return needed

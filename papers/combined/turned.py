@@ -11,7 +11,7 @@ from offcert.core.errors import NoPlanError
 from offcert.core.platform import Kind
 from offcert.heuristics.combined.search import CombinedPlan
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import FluidSchedule, Piece
+from offcert.questions.schedule.schedule import FluidSchedule, TransferPiece
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,11 @@ def turned_schedule(problem: Problem, moved: Sequence[CombinedMove], turn: int) 
         length - start - duration
         for start, duration in zip(back.starts[::-1], trace.durations[turn + 1 :], strict=True)
     ]
-    pieces = [Piece(Kind.OFFLOAD, g, begin, end, Fraction(size)) for g, begin, end, size in out]
+    pieces = [
+        TransferPiece(Kind.OFFLOAD, g, begin, end, Fraction(size)) for g, begin, end, size in out
+    ]
     pieces += [
-        Piece(Kind.PREFETCH, g, length - end, length - begin, Fraction(size))
+        TransferPiece(Kind.PREFETCH, g, length - end, length - begin, Fraction(size))
         for g, begin, end, size in into
     ]
     ends = [start + duration for start, duration in zip(starts, trace.durations, strict=True)]

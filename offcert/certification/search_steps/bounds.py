@@ -73,7 +73,7 @@ def _climb_large(search: Search) -> None:
 
 
 def climb_returns(search: Search) -> None:
-    """Add the same bound with the time of forced returns cut out, where there are any."""
+    """Add the fractional bound with the time of forced returns cut out, where there are any."""
     try:
         rest, ticks = without_forced_returns(search.problem)
     except MethodError:
@@ -161,30 +161,11 @@ def climb_stage(search: Search, effort: Effort, exact: bool = False) -> None:
     _take(search, "stage-milp", outcome)
 
 
-def climb_time_indexed_cpsat(search: Search, effort: Effort) -> None:
-    """Solve the time-indexed model with CP-SAT."""
-    _climb_cells(search, effort, "time-indexed-cpsat", "cpsat", **_known(search))
-
-
-def climb_time_indexed_milp(search: Search, effort: Effort) -> None:
-    """Solve the time-indexed model with a linear solver."""
-    solver = effort.solver or "scipy"
-    _climb_cells(search, effort, "time-indexed-milp", solver, **_known(search))
-
-
-def climb_pure_cpsat(search: Search, effort: Effort) -> None:
-    """Solve the pure time-indexed model with CP-SAT."""
-    _climb_cells(search, effort, "pure-cpsat", "cpsat", plain=True)
-
-
-def climb_pure_milp(search: Search, effort: Effort) -> None:
-    """Solve the pure time-indexed model with a linear solver."""
-    _climb_cells(search, effort, "pure-milp", effort.solver or "scipy", plain=True)
-
-
-def _climb_cells(search: Search, effort: Effort, name: str, solver: str, **known: Any) -> None:
-    """Solve a time-indexed model, which is told what is known."""
+def climb_cells(name: str, search: Search, effort: Effort) -> None:
+    """Solve a time-indexed model by its name, which says how: a pure one is told nothing."""
     search.begin(f"time-indexed model, {name}")
+    solver = "cpsat" if name.endswith("cpsat") else effort.solver or "scipy"
+    known: dict[str, Any] = {"plain": True} if name.startswith("pure") else _known(search)
     with held_interrupts():
         from offcert.formulations.models import time_indexed
     given: dict[str, Any] = {"time_limit": effort.seconds, "threads": effort.workers}
@@ -274,6 +255,5 @@ def _intervals(search: Search, effort: Effort, near: bool = False) -> ModelOutco
         lower_bound=search.proved_bound,
         upper_bound=search.objective,
         on_solution=search.offer,
-        energy=not near,
         near=near,
     )

@@ -8,13 +8,13 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from functools import partial
 
 from offcert.certification.interrupts import held_interrupts
 from offcert.certification.method import Effort
 from offcert.certification.search import Search
 from offcert.certification.search_steps.bounds import climb_combinatorial
-from offcert.certification.search_steps.joint import climb_joint, known_programs
+from offcert.certification.search_steps.joint import climb_joint, known_programs, offer_plan
 from offcert.core.errors import PlanError
 from offcert.core.execution import Execution
 from offcert.core.result import Bound, Evidence
@@ -25,10 +25,6 @@ from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.simulate import simulate
-from offcert.verification.execution import persistency_faults
-
-if TYPE_CHECKING:
-    from offcert.heuristics.joint.plans import JointPlan
 
 METHOD = "least-memory-by-time"
 # Part of the peak below which another limit is not worth its time. Arbitrary.
@@ -150,11 +146,6 @@ def descend_sinking(search: Search, effort: Effort) -> None:
         from offcert.heuristics.joint.plans import ranges_of
         from offcert.heuristics.joint.sinking import SinkingSearch
 
-    def offer(plan: JointPlan, limit: int) -> None:
-        chain = problem.recompute is Recompute.CHAIN
-        if not (chain and persistency_faults(network, plan.execution)):
-            search.offer_executed(plan.execution, plan.schedule, limit)
-
     sinking = search.workings.search(
         "sinking",
         lambda: SinkingSearch(
@@ -165,7 +156,7 @@ def descend_sinking(search: Search, effort: Effort) -> None:
             known=known_programs(search),
         ),
     )
-    sinking.improve(effort.seconds, enough=search.goal, on_improvement=offer)
+    sinking.improve(effort.seconds, enough=search.goal, on_improvement=partial(offer_plan, search))
 
 
 def climb_limits(search: Search, effort: Effort) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -159,7 +158,7 @@ def descend_first(search: Search, effort: Effort) -> None:
     """Offer plans that need next to no search: moving alone, running again alone, then both.
 
     They come however little time there is: GREEDY and what moves everything, the optimal persistent
-    checkpoints of a chain in few slots, the best of equal segments after one short cooling, and
+    checkpoints of a chain in few slots, the best of segments after one short cooling, and
     what such a cooling makes of that where tensors may leave as well.
     """
     problem = search.problem
@@ -200,7 +199,7 @@ def _cool_once(search: Search, problem: Problem, effort: Effort) -> None:
         transfers=0.0,
         # Without, so that what runs again alone is the same whatever else is allowed.
         known=known_programs(search) if problem.offload else [],
-        on_improvement=_offering(search),
+        on_improvement=partial(offer_plan, search),
     )
 
 
@@ -231,16 +230,11 @@ def _offer_persistent(search: Search, alone: Problem) -> None:
     offer_unmoved(search, strategy.expand(chain.network()))
 
 
-def _offering(search: Search) -> Callable[[JointPlan], object]:
-    """Return a function that offers a plan, unless it should be persistent and is not."""
-    problem, network = search.problem, search.problem.computed
-
-    def offer(plan: JointPlan) -> None:
-        chain = problem.recompute is Recompute.CHAIN
-        if network is not None and not (chain and persistency_faults(network, plan.execution)):
-            search.offer_executed(plan.execution, plan.schedule)
-
-    return offer
+def offer_plan(search: Search, plan: JointPlan, memory: int | None = None) -> None:
+    """Offer a plan, within so many bytes, unless it should be persistent and is not."""
+    network, chain = search.problem.computed, search.problem.recompute is Recompute.CHAIN
+    if network is not None and not (chain and persistency_faults(network, plan.execution)):
+        search.offer_executed(plan.execution, plan.schedule, memory)
 
 
 def descend_joint(search: Search, effort: Effort) -> None:
@@ -268,7 +262,7 @@ def descend_joint(search: Search, effort: Effort) -> None:
         tables=_tables(search),
         known=known_programs(search),
         shares=search.workings.shares,
-        on_improvement=_offering(search),
+        on_improvement=partial(offer_plan, search),
         **options,
     )
 

@@ -115,22 +115,7 @@ def _add_heads(
 def climb_matched(search: Search, effort: Effort) -> None:
     """Search for the best head and tail that move the same tensors, on any trace and link."""
     search.begin("matched heads and tails")
-    with held_interrupts():
-        from offcert.formulations.labels.ends.targets import MatchedHeadsSearch
-    most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
-    program = search.workings.search(
-        "matched", lambda: MatchedHeadsSearch(search.problem, max_labels=most)
-    )
-    # Seconds of the whole time that remain when this step's are over.
-    rest = max(0.0, search.remaining - effort.seconds)
-    while True:
-        assert search.objective is not None
-        outcome = program.improve(search.objective, search.remaining - rest)
-        for orders in outcome.orders:
-            _offer_orders(search, orders)
-        _add_heads(search, search.problem, "matched-heads", outcome)
-        if outcome.finished or search.done or search.remaining <= rest:
-            return
+    _climb_matched(search, effort, "matched-heads", search.problem)
 
 
 def climb_joined(search: Search, effort: Effort) -> None:
@@ -141,17 +126,25 @@ def climb_joined(search: Search, effort: Effort) -> None:
     search.begin("matched heads and tails, gaps joined")
     with held_interrupts():
         from offcert.formulations.labels.common import joined_gaps
+    _climb_matched(search, effort, "matched-heads-joined", joined_gaps(search.problem))
+
+
+def _climb_matched(search: Search, effort: Effort, name: str, problem: Problem) -> None:
+    """Search for heads and tails of a problem, whose bounds hold for that of the search."""
+    with held_interrupts():
         from offcert.formulations.labels.ends.targets import MatchedHeadsSearch
-    problem = joined_gaps(search.problem)
     most = _MOST_MATCHED_OF_FINE if is_fine(search.problem) else _MOST_MATCHED
-    program = search.workings.search("joined", lambda: MatchedHeadsSearch(problem, max_labels=most))
+    program = search.workings.search(name, lambda: MatchedHeadsSearch(problem, max_labels=most))
+    # Seconds of the whole time that remain when this step's are over.
     rest = max(0.0, search.remaining - effort.seconds)
-    finished = False
-    while not finished and not search.done and search.remaining > rest:
+    while True:
         assert search.objective is not None
         outcome = program.improve(search.objective, search.remaining - rest)
-        _add_heads(search, problem, "matched-heads-joined", outcome)
-        finished = outcome.finished
+        for orders in outcome.orders if problem is search.problem else ():
+            _offer_orders(search, orders)
+        _add_heads(search, problem, name, outcome)
+        if outcome.finished or search.done or search.remaining <= rest:
+            return
 
 
 def _offer_orders(search: Search, orders: Orders) -> None:

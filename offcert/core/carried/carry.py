@@ -192,7 +192,7 @@ class _Carrier:
     # Tensors that stay.
 
     def _parts(self) -> dict[int, range]:
-        """Return of which computations' results the program's variables hold any, for runs again.
+        """Return, for each run again, the computations whose results the program's variables hold.
 
         A call that is made again only knows what it is given, which stays anyway, and what it
         makes. In a line, nobody but the call that runs holds anything.

@@ -32,7 +32,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SequentialCall:
     """The children of an `nn.Sequential` in one call: any consecutive ones are a range."""
 
     path: str  # Path of the container.
@@ -87,7 +87,7 @@ class Ranges:
     """All ranges of a captured step that can be recomputed as one segment."""
 
     calls: tuple[Range, ...] = ()  # Calls of modules, from the outermost to the innermost.
-    rows: tuple[Row, ...] = ()  # Children of containers.
+    rows: tuple[SequentialCall, ...] = ()  # Children of containers.
     # Calls of modules, of which each takes what the one before returned.
     lines: tuple[Line, ...] = ()
 
@@ -165,7 +165,7 @@ class Ranges:
                 return self._run(row, *(row.names.index(child) for child in children))
         return None
 
-    def _run(self, row: Row, i: int, j: int) -> Range:
+    def _run(self, row: SequentialCall, i: int, j: int) -> Range:
         ends = row.names[i], row.names[j]
         return Range(row.first[i], row.last[j], row.path, row.call, ends)
 
@@ -173,7 +173,7 @@ class Ranges:
         """Return the ranges in which no module of these paths is called, nor any inside of one."""
         barred = {above for path in paths for above in _above(path)}
         rows = [
-            Row(row.path, row.call, row.names[i:j], row.first[i:j], row.last[i:j])
+            SequentialCall(row.path, row.call, row.names[i:j], row.first[i:j], row.last[i:j])
             for row in self.rows
             for i, j in _stretches(_child(row.path, name) in barred for name in row.names)
         ]
@@ -218,14 +218,19 @@ class _Series(Record[Any]):
 
     def read(self, fields: Fields) -> Any:
         made = super().read(fields)
-        each = made.names if isinstance(made, Row) else made.calls
+        each = made.names if isinstance(made, SequentialCall) else made.calls
         if not len(each) == len(made.first) == len(made.last):
             raise InputError(f"{fields.path('first')} and last must name an operation of each call")
         return made
 
 
 _ROW = _Series(
-    Row, path=TEXT, call=Integer(0), names=Each(TEXT), first=Integers(0), last=Integers(0)
+    SequentialCall,
+    path=TEXT,
+    call=Integer(0),
+    names=Each(TEXT),
+    first=Integers(0),
+    last=Integers(0),
 )
 _LINE = _Series(
     Line, calls=Each(InOrder(tuple, TEXT, Integer(0))), first=Integers(0), last=Integers(-1)

@@ -80,7 +80,7 @@ NOTHING_WITHIN = Within()
 
 
 class _Ask(InOrder):
-    """An `Ask`, of which more is never alive for something that dies on the way."""
+    """Form of an `Ask`: where a value does not die on the way, no fewer bytes may be alive."""
 
     def read(self, fields: Fields, name: str) -> Ask:
         ask: Ask = super().read(fields, name)

@@ -80,7 +80,7 @@ def outlasts(record: StepRecord, span: Span) -> bool:
 
 
 @dataclass(frozen=True)
-class Keeping:
+class KeptResults:
     """Results that the segments of a program keep."""
 
     # For each computation that is kept, its operators' results that stay, and that do not.
@@ -143,7 +143,7 @@ def keeping(
     inputs: Mapping[Segment, Sequence[Sight]],
     *,
     stand_ins: bool = True,
-) -> Keeping:
+) -> KeptResults:
     """Return the results that are kept in the segments of a program.
 
     `inputs` are the tensors that each segment is given, also those inside of others. Without
@@ -176,7 +176,7 @@ def keeping(
             places[computation] = tuple(n for n, each in enumerate(every) if each.storage in gone)
             largest = max([largest, *(record.storages[each][0] for each in gone)])
         stand_in[segment] = largest
-    return Keeping(stored, unread, places, stand_in)
+    return KeptResults(stored, unread, places, stand_in)
 
 
 def _is_unread(

@@ -12,7 +12,7 @@ from offcert.core.carried.record import Call, Sight, StepRecord
 from offcert.core.computations import Computation
 from offcert.core.errors import InputError
 from offcert.core.network import Network
-from offcert.core.program import Program, Segment, Unrolling
+from offcert.core.program import BackwardUnrolling, Program, Segment
 
 # An event of the clock: kind, path, call, part, again (`offcert.runtime.watch.events.Event`).
 Tick = tuple[str, str, int, int, int]
@@ -132,7 +132,7 @@ class OtherRun:
         return self.begin + len(self.runs)
 
 
-class CarriedUnrolling(Unrolling):
+class CarriedUnrolling(BackwardUnrolling):
     """Unrolling of a backward pass in which a record says where recomputation stops."""
 
     def __init__(

@@ -239,6 +239,8 @@ def _solve_pulp(
             threads=threads,
             logPath=str(log) if name in _CBC else None,
         )
+        # Whoever stops or fails leaves its files behind.
+        solver.tmpDir = folder
         try:
             with stopping_children():
                 program.solve(solver)

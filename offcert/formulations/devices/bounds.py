@@ -15,7 +15,7 @@ from offcert.core.platform import Kind
 from offcert.core.result import Bound, Evidence
 from offcert.formulations.common.highs import run_linprog
 from offcert.proofs.devices_certificate import DEVICE, RESOURCE, Resource, ResourceProof
-from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
+from offcert.questions.devices.problem import AdditionPlace, DevicesProblem, GradientJob, JobKind
 from offcert.questions.schedule.problem import Problem
 
 
@@ -45,12 +45,12 @@ class Times:
         self.ends[-1] = self.alone
         # Ticks from the start of each operation to the end of the step, at least.
         self.rest = list(accumulate(reversed(durations)))[::-1]
-        self._host = problem.accumulation.place is Place.HOST
+        self._host = problem.accumulation.place is AdditionPlace.HOST
         if self._host and problem.devices > 1:
             self._extend_rest()
 
     def _ticks(self, kind: JobKind, gradient: int) -> int:
-        return self.problem.ticks(Job(kind, gradient, 0))
+        return self.problem.ticks(GradientJob(kind, gradient, 0))
 
     def _extend_rest(self) -> None:
         for index, gradient in enumerate(self.problem.gradients):
@@ -279,7 +279,7 @@ def devices_bounds(
     Of a single device, no schedule takes fewer than `alone` ticks; that is proved elsewhere. Each
     linear program may take `time_limit` seconds.
     """
-    finder = _Finder(problem, alone, time_limit)
+    finder = _BoundFinder(problem, alone, time_limit)
     found = [Bound(DEVICE, finder.times.alone, Evidence.PROVED)]
     for resource in finder.resources:
         best: tuple[int, ResourceProof] | None = None
@@ -291,11 +291,11 @@ def devices_bounds(
     return found
 
 
-class _Finder:
+class _BoundFinder:
     def __init__(self, problem: DevicesProblem, alone: int, time_limit: float) -> None:
         self.problem = problem
         self.times = Times(problem, alone)
-        self.host = problem.accumulation.place is Place.HOST
+        self.host = problem.accumulation.place is AdditionPlace.HOST
         self.works = self.times.works()
         link = (Resource.OUT, Resource.BACK) if problem.step.platform.duplex else (Resource.LINK,)
         self.resources = (*link, Resource.ADDER) if self.works else link

@@ -21,7 +21,7 @@ from offcert.formulations.common.cpsat import OverrunError, run_cpsat, solver_wi
 from offcert.formulations.common.outcome import CP_SAT
 from offcert.proofs.devices_certificate import MODEL
 from offcert.proofs.registry import claimed
-from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
+from offcert.questions.devices.problem import AdditionPlace, DevicesProblem, GradientJob, JobKind
 from offcert.questions.devices.schedule import DevicesPlan, DevicesSchedule, TimedJob
 from offcert.questions.devices.simulate import simulate_devices
 from offcert.questions.schedule.schedule import Schedule, Transfer
@@ -92,7 +92,7 @@ class _Model:
         self.makespan = self.model.new_int_var(least, horizon, "makespan")
         self.uses: dict[Kind, list[Any]] = {kind: [] for kind in Kind}
         self.devices = [_DeviceModel(self) for _ in range(problem.devices)]
-        self.jobs: dict[Job, Any] = {}
+        self.jobs: dict[GradientJob, Any] = {}
         self.adds: list[Any] = []
         self.barrier = self.time()
         self._add_jobs()
@@ -127,12 +127,12 @@ class _Model:
             cores = self.problem.accumulation.cores
             self.model.add_cumulative(self.adds, [1] * len(self.adds), cores)
 
-    def _after(self, job: Job, kind: JobKind, device: int) -> None:
-        other = Job(kind, job.gradient, device)
+    def _after(self, job: GradientJob, kind: JobKind, device: int) -> None:
+        other = GradientJob(kind, job.gradient, device)
         self.model.add(self.jobs[job] >= self.jobs[other] + self.problem.ticks(other))
 
     def _add_precedences(self) -> None:
-        host = self.problem.accumulation.place is Place.HOST
+        host = self.problem.accumulation.place is AdditionPlace.HOST
         for job, start in self.jobs.items():
             gradient = self.problem.gradients[job.gradient]
             if not host:

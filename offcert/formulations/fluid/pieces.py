@@ -24,7 +24,7 @@ from itertools import accumulate
 from offcert.core.platform import Kind
 from offcert.formulations.fluid.program import FluidProgram
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.schedule import FluidSchedule, Piece
+from offcert.questions.schedule.schedule import FluidSchedule, TransferPiece
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class _Layout:
         self.trace, self.amounts, self.parts = problem.trace, amounts, parts
         self.duplex = problem.platform.duplex
         self.rates = {kind: problem.platform.rate(kind) for kind in Kind}
-        self.pieces: list[Piece] = []
+        self.pieces: list[TransferPiece] = []
         self.first_gap: dict[int, int] = {}
         for gap in sorted(amounts.returned):
             self.first_gap.setdefault(self.trace.gaps[gap].tensor, gap)
@@ -160,13 +160,13 @@ class _Layout:
         for tensor in sorted(leaving, key=lambda t: (order.get(t, len(order)), t)):
             later = now + leaving[tensor] / self.rates[Kind.OFFLOAD]
             gap = self.first_gap[tensor]
-            self.pieces.append(Piece(Kind.OFFLOAD, gap, now, later, leaving[tensor]))
+            self.pieces.append(TransferPiece(Kind.OFFLOAD, gap, now, later, leaving[tensor]))
             now = later
         now = end - sum(returning.values(), Fraction(0)) / self.rates[Kind.PREFETCH]
         tensors = {gap: self.trace.gaps[gap].tensor for gap in returning}
         for gap in sorted(returning, key=lambda g: (order.get(tensors[g], -1), -g)):
             later = now + returning[gap] / self.rates[Kind.PREFETCH]
-            self.pieces.append(Piece(Kind.PREFETCH, gap, now, later, returning[gap]))
+            self.pieces.append(TransferPiece(Kind.PREFETCH, gap, now, later, returning[gap]))
             now = later
 
 
@@ -180,9 +180,9 @@ def _steps(cumulative: dict[int, list[Fraction]], instant: int) -> dict[int, Fra
     return steps
 
 
-def _merged(pieces: list[Piece]) -> list[Piece]:
+def _merged(pieces: list[TransferPiece]) -> list[TransferPiece]:
     """Join pieces of one transfer that follow each other without a pause, all at full rate."""
-    joined: list[Piece] = []
+    joined: list[TransferPiece] = []
     last: dict[Kind, int] = {}
     for piece in sorted(pieces, key=lambda item: item.start):
         position = last.get(piece.kind)
@@ -193,7 +193,7 @@ def _merged(pieces: list[Piece]) -> list[Piece]:
             and (before.gap, before.end) == (piece.gap, piece.start)
         ):
             size = before.size + piece.size
-            joined[position] = Piece(piece.kind, piece.gap, before.start, piece.end, size)
+            joined[position] = TransferPiece(piece.kind, piece.gap, before.start, piece.end, size)
         else:
             last[piece.kind] = len(joined)
             joined.append(piece)

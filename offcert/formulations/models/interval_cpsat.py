@@ -28,13 +28,10 @@ from offcert.formulations.common.outcome import (
     rough_plans,
 )
 from offcert.formulations.models.interval_data import IntervalData, choose_grid, prepare
-from offcert.formulations.models.interval_energy import choose_windows
 from offcert.formulations.models.interval_model import IntervalModel
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 
-# Share of the time limit that may go into choosing energy constraints. Arbitrary.
-_ENERGY_SHARE = 0.1
 # Share of the time limit that may go into completing a hint, at most. Arbitrary.
 _HINT_SHARE = 0.2
 # How far the solver's integer bound may be off, as it reports a float. Assumed.
@@ -52,7 +49,6 @@ def solve(
     upper_bound: int | None = None,
     grid: int | None = None,
     ordered: bool = False,
-    energy: bool = True,
     near: bool = False,
     on_solution: OnSolution | None = None,
     stop: Callable[[], bool] | None = None,
@@ -80,8 +76,6 @@ def solve(
     ordered : bool
         Whether all offloads must end before any prefetch starts. Bound and status then hold for
         such schedules only; a trace with several gaps a tensor may have none of them.
-    energy : bool
-        Whether to add energy constraints.
     near : bool
         Whether only better schedules near the best one are looked for, beginning with the hint.
     on_solution : callable, optional
@@ -111,7 +105,7 @@ def solve(
         with run.kept():
             run.start(choose_grid(problem, run.upper) if grid is None else grid)
             if run.data is not None:
-                run.build(hint, ordered, energy, time_limit)
+                run.build(hint, ordered, time_limit)
                 run.search(time_limit, workers, seed, stop, near)
     return run.outcome()
 
@@ -139,14 +133,10 @@ class _IntervalRun(ModelRun):
         else:
             self.statistics["exact"] = self.data.exact
 
-    def build(self, hint: Schedule | None, ordered: bool, energy: bool, time_limit: float) -> None:
+    def build(self, hint: Schedule | None, ordered: bool, time_limit: float) -> None:
         """Build the model, with the hint and the bounds known so far."""
         assert self.data is not None
-        windows = []
-        duplex = self.problem.platform.duplex
-        if energy:
-            windows = choose_windows(self.data, duplex, _ENERGY_SHARE * time_limit)
-        self.model = IntervalModel(self.data, duplex, ordered, windows)
+        self.model = IntervalModel(self.data, self.problem.platform.duplex, ordered)
         last = self.model.start[-1]
         # The last operation starts no earlier than the bound says; rounded down, like every start.
         least = (self.lower_bound - self.problem.trace.durations[-1]) // self.data.grid
@@ -156,7 +146,6 @@ class _IntervalRun(ModelRun):
             complete_hint(self.model.model, _HINT_SHARE * time_limit)
         self.statistics.update(
             {
-                "windows": len(windows),
                 "gaps": len(self.data.gaps),
                 "literals": 2 * len(self.model.left),
                 "build_seconds": round(self.elapsed, 3),
@@ -263,7 +252,6 @@ def dive(
             workers=workers,
             seed=int(random.integers(2**31 - 1)),
             upper_bound=target,
-            energy=False,
             on_solution=on_solution,
         )
         dives += 1

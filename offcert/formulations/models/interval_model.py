@@ -22,7 +22,6 @@ from offcert.formulations.models.interval_data import (
     IntervalGap,
     instants,
 )
-from offcert.formulations.models.interval_energy import Window
 from offcert.questions.schedule.schedule import Schedule, Transfer
 
 # A linear expression over variables of the solver; its Python types are not exported.
@@ -33,13 +32,10 @@ class IntervalModel:
     """Variables and constraints for one problem on one grid.
 
     On a duplex link the directions are independent. If `ordered`, every offload must end before any
-    prefetch starts (a restriction: its optimum may be larger, notes on the papers §1.2). The
-    windows are energy constraints to state.
+    prefetch starts (a restriction: its optimum may be larger, notes on the papers §1.2).
     """
 
-    def __init__(
-        self, data: IntervalData, duplex: bool, ordered: bool, windows: Iterable[Window]
-    ) -> None:
+    def __init__(self, data: IntervalData, duplex: bool, ordered: bool) -> None:
         self.data = data
         self.duplex = duplex
         self.model = cp_model.CpModel()
@@ -55,8 +51,6 @@ class IntervalModel:
         self._add_symmetry()
         if ordered:
             self._add_order_of_directions()
-        for window in windows:
-            self._add_window(window)
         self.model.minimize(self.start[-1])
 
     # Operations and transfers
@@ -221,7 +215,7 @@ class IntervalModel:
         """At chosen instants enough is absent, counted by literals.
 
         Needed where an operation takes no time, as the cumulative does not see it; elsewhere
-        redundant, but it speaks of reachable sums, and the link's energy can be stated with it.
+        redundant, but it speaks of reachable sums.
         What is absent when an operation starts must have left before, what is absent in its last
         cell comes back after; so instants before the largest requirement are starts, the others
         ends.
@@ -288,14 +282,6 @@ class IntervalModel:
             back = self.prefetch[inner] + gap.prefetch_time
             model.add(first + gap.offload_time <= second).only_enforce_if(both)
             model.add(back <= self.prefetch[outer]).only_enforce_if(both)
-
-    def _add_window(self, window: Window) -> None:
-        """Transfers that must fit between two instants do not last longer than what is between."""
-        terms = [cells * self.evicted[index] for index, cells in window.evicted]
-        terms += [cells * self.left[index, self.instants[i]] for index, i, cells in window.left]
-        terms += [cells * self.stays[index, self.instants[i]] for index, i, cells in window.stays]
-        opens = self.start[window.opens] if window.opens >= 0 else 0
-        self.model.add(sum(terms) <= self.start[window.closes] - opens - window.slack)
 
     # Solutions
 

@@ -75,7 +75,7 @@ def propagate(boxes: Boxes, state: SkylineState) -> bool:
                 blame(boxes, state, box)
                 return False
             if low != state.low[box]:
-                put(state, state.low, LOW, box, low)
+                put(state, LOW, box, low)
                 reach_from = min(reach_from, boxes.first[box])
                 reach_to = max(reach_to, boxes.last[box])
         from_, to = min(from_, reach_from), max(to, reach_to)
@@ -126,7 +126,7 @@ def _raise_floors(boxes: Boxes, state: SkylineState, from_: int, to: int) -> tup
             if state.least[section] + state.rest[section] > top:
                 state.weight[section] += 1.0
                 return -1, -1
-            put(state, state.floor, FLOOR, section, state.least[section])
+            put(state, FLOOR, section, state.least[section])
             dirty, clean = min(dirty, section), section + 1
     return dirty, clean
 
@@ -262,7 +262,7 @@ def _leave(boxes: Boxes, state: SkylineState) -> None:
     point, box = frame[POINT], state.stack[chosen, 0]
     height = state.floor[point]
     if box == FREE:
-        put(state, state.floor, FLOOR, point, next_floor(boxes, state, point))
+        put(state, FLOOR, point, next_floor(boxes, state, point))
         registers[DIRTY], registers[CLEAN] = point, point + 1
         registers[ENTER] = 1
     elif stack_box(boxes, state, box, height):

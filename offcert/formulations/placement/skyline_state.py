@@ -86,7 +86,7 @@ def largest_sets(starts: list[int], ends: list[int]) -> list[int]:
     return moments
 
 
-# Arrays that the trail can restore.
+# Rows of `SkylineState.restorable`: what the trail can restore. By definition.
 LOW, FLOOR, TOP, REST, ADDRESS, CEILING, OWNER = range(7)
 # Entries of `SkylineState.registers`: whether a node is entered or left, its sections, whether it
 # could be filled, how much is in use of frames, stack and trail, nodes so far, whether something
@@ -114,6 +114,7 @@ class Boxes(NamedTuple):
 class SkylineState(NamedTuple):
     """Decisions, and what follows from them."""
 
+    restorable: IntArray  # The arrays that the trail can restore: views of its rows are below.
     address: IntArray  # Of each box, or `UNPLACED`.
     low: IntArray  # Least address that each unplaced box can still have.
     order: IntArray  # All boxes, those with large `low` first.
@@ -128,7 +129,7 @@ class SkylineState(NamedTuple):
     choices: IntArray
     weight: FloatArray  # In each section: how often it was the reason that something failed.
     priority: FloatArray  # Of each box: what is tried first.
-    trail: IntArray  # Array, index and value before, of every change (shape (most, 3)).
+    trail: IntArray  # Row, index and value before, of every change (shape (most, 3)).
     frames: IntArray  # The way to the current node (shape (most, 8)).
     stack: IntArray  # Boxes to try, and parts to fill (shape (most, 2)).
     registers: IntArray  # Where the search is.
@@ -147,15 +148,17 @@ def new_state(sections: Sections) -> SkylineState:
     def zeros(length: int) -> IntArray:
         return np.zeros(length, np.int64)
 
+    rows = np.zeros((7, max(boxes, count)), np.int64)
     return SkylineState(
-        address=zeros(boxes),
-        low=zeros(boxes),
+        restorable=rows,
+        address=rows[ADDRESS, :boxes],
+        low=rows[LOW, :boxes],
         order=zeros(boxes),
-        floor=zeros(count),
-        top=zeros(count),
-        owner=zeros(count),
-        rest=zeros(count),
-        ceiling=zeros(count),
+        floor=rows[FLOOR, :count],
+        top=rows[TOP, :count],
+        owner=rows[OWNER, :count],
+        rest=rows[REST, :count],
+        ceiling=rows[CEILING, :count],
         least=zeros(count),
         choices=zeros(count),
         weight=np.ones(count),
@@ -188,38 +191,25 @@ def begin(boxes: Boxes, state: SkylineState, capacity: int) -> None:
 
 
 @plain_inner
-def put(state: SkylineState, array: IntArray, kind: int, index: int, value: int) -> None:
+def put(state: SkylineState, row: int, index: int, value: int) -> None:
     """Change an entry, so that `undo` can restore it."""
     used = state.registers[TRAIL]
     if used == len(state.trail):
         state.registers[FULL] = 1
         return
-    state.trail[used, 0] = kind
+    state.trail[used, 0] = row
     state.trail[used, 1] = index
-    state.trail[used, 2] = array[index]
+    state.trail[used, 2] = state.restorable[row, index]
     state.registers[TRAIL] = used + 1
-    array[index] = value
+    state.restorable[row, index] = value
 
 
 @plain_inner
 def undo(state: SkylineState, mark: int) -> None:
     """Restore all that was changed since the trail was as long as `mark`."""
     for place in range(state.registers[TRAIL] - 1, mark - 1, -1):
-        kind, index, value = state.trail[place, 0], state.trail[place, 1], state.trail[place, 2]
-        if kind == LOW:
-            state.low[index] = value
-        elif kind == FLOOR:
-            state.floor[index] = value
-        elif kind == TOP:
-            state.top[index] = value
-        elif kind == REST:
-            state.rest[index] = value
-        elif kind == ADDRESS:
-            state.address[index] = value
-        elif kind == CEILING:
-            state.ceiling[index] = value
-        else:
-            state.owner[index] = value
+        row, index, value = state.trail[place, 0], state.trail[place, 1], state.trail[place, 2]
+        state.restorable[row, index] = value
     state.registers[TRAIL] = mark
 
 
@@ -247,12 +237,12 @@ def stack_box(boxes: Boxes, state: SkylineState, box: int, height: int) -> bool:
             break
     if wasted and _fills_waste(boxes, state, box, height):
         return False
-    put(state, state.address, ADDRESS, box, height)
+    put(state, ADDRESS, box, height)
     for section in range(first, last):
-        put(state, state.floor, FLOOR, section, height + size)
-        put(state, state.top, TOP, section, height + size)
-        put(state, state.owner, OWNER, section, box)
-        put(state, state.rest, REST, section, state.rest[section] - size)
+        put(state, FLOOR, section, height + size)
+        put(state, TOP, section, height + size)
+        put(state, OWNER, section, box)
+        put(state, REST, section, state.rest[section] - size)
     state.registers[DIRTY], state.registers[CLEAN] = first, last
     return True
 
@@ -281,12 +271,12 @@ def lift_box(boxes: Boxes, state: SkylineState, box: int) -> None:
     """
     first, last = boxes.first[box], boxes.last[box]
     under = state.ceiling[first] - boxes.size[box]
-    put(state, state.address, ADDRESS, box, under)
+    put(state, ADDRESS, box, under)
     for section in range(first, last):
-        put(state, state.ceiling, CEILING, section, under)
-        put(state, state.rest, REST, section, state.rest[section] - boxes.size[box])
+        put(state, CEILING, section, under)
+        put(state, REST, section, state.rest[section] - boxes.size[box])
         if state.top[section] < state.floor[section]:
-            put(state, state.top, TOP, section, state.floor[section])
+            put(state, TOP, section, state.floor[section])
         if state.owner[section] >= 0:
-            put(state, state.owner, OWNER, section, -1)
+            put(state, OWNER, section, -1)
     state.registers[DIRTY], state.registers[CLEAN] = first, last

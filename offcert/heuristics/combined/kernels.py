@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcert.core.compiled import IntArray, compiled, inlined
+from offcert.heuristics.combined.slots import SlottedChain
 
 Shorts = NDArray[np.int16]
 
@@ -43,10 +44,7 @@ def _slots(size: int, unit: int) -> int:
 def fill_recompute(
     planes: IntArray,
     bases: IntArray,
-    numbers: tuple[int, ...],
-    sizes: tuple[IntArray, ...],
-    times: tuple[IntArray, ...],
-    cubes: tuple[IntArray, ...],
+    chain: SlottedChain,
     cost: IntArray,
     moved: Shorts,
     choice: Shorts,
@@ -59,19 +57,11 @@ def fill_recompute(
         The number of the plane of each ``(y, i, j)``; -1 where there is none.
     bases : int64 array
         The cell of each A with Δ = 0, and the number of cells.
-    numbers : (slots, unit, numerator, denominator)
-        The rate of what returns.
-    sizes : (output, hold, own)
-    times : (first_again, forward, backward, returned, idle)
-        Of `SlottedChain`; `idle` for what returns.
-    cubes : (first, rest, pressed)
-        Of its `back`.
     cost, moved, choice : arrays, one plane a row
         Ticks; slots that return meanwhile; the sweep to begin with, as ``2 (k - i) + z``.
     """
-    slots, unit, numerator, denominator = numbers[0], numbers[1], numbers[2], numbers[3]
-    _, hold, own = sizes
-    first_again, forward, backward, returned, idle = times
+    slots, backward, returned = chain.slots, chain.backward, chain.returned
+    numerator, denominator = chain.rate
     stages = planes.shape[1]
     for length in range(stages):
         for i in range(stages - length):
@@ -83,34 +73,24 @@ def fill_recompute(
                 for cell in range(bases[-1]):
                     cost[plane, cell] = NEVER
                 if length == 0:
-                    need = own[1, i]
+                    need = chain.own[1, i]
                     pressed = need
                     time = backward[i + 1] - backward[i]
                     if y == 0:
-                        before = _slots(first_again[i] + hold[0, i], unit)
+                        before = _slots(chain.first_again[i] + chain.hold[0, i], chain.unit)
                         pressed = max(need, before - (returned[i + 1] - returned[i]))
                         need = max(need, before)
-                        time += forward[i + 1] - forward[i]
+                        time += chain.forward[i + 1] - chain.forward[i]
                     for kept in range(slots - need + 1):
                         for late in range(bases[kept + 1] - bases[kept]):
                             lacking = max(0, pressed - slots + kept + late)
-                            cost[plane, bases[kept] + late] = time + idle[lacking]
+                            cost[plane, bases[kept] + late] = time + chain.idle[1, lacking]
                 else:
                     for k in range(i, j):
                         for z in range(1, -1, -1):
                             if planes[z, i, k] >= 0:
-                                _try_sweep(
-                                    (i, j, k, y, z),
-                                    planes,
-                                    bases,
-                                    numbers,
-                                    sizes,
-                                    times,
-                                    cubes,
-                                    cost,
-                                    moved,
-                                    choice,
-                                )
+                                which = (i, j, k, y, z)
+                                _try_sweep(which, planes, bases, chain, cost, moved, choice)
                 least = backward[j + 1] - backward[i]
                 passed = returned[j + 1] - returned[i]
                 for cell in range(bases[-1]):
@@ -125,25 +105,21 @@ def _try_sweep(
     which: tuple[int, int, int, int, int],
     planes: IntArray,
     bases: IntArray,
-    numbers: tuple[int, ...],
-    sizes: tuple[IntArray, ...],
-    times: tuple[IntArray, ...],
-    cubes: tuple[IntArray, ...],
+    chain: SlottedChain,
     cost: IntArray,
     moved: Shorts,
     choice: Shorts,
 ) -> None:
     """Improve a plane by those strategies that begin with the sweep from i to k."""
     i, j, k, y, z = which
-    slots, unit = numbers[0], numbers[1]
-    output, hold, forward, idle = sizes[0], sizes[1], times[1], times[4]
-    first, rest, pressed = cubes
+    slots, unit, hold, idle = chain.slots, chain.unit, chain.hold, chain.idle[1]
+    first, rest, pressed, _ = chain.back
     plane, last, then = planes[y, i, j], planes[z, i, k], planes[y, k + 1, j]
     most = _slots(max(first[z, i, k], rest[z, i, k]) + hold[y, j], unit)
     press = _slots(pressed[z, i, k] + hold[y, j], unit)
-    time = forward[k + 1] - forward[i]
+    time = chain.forward[k + 1] - chain.forward[i]
     for kept in range(slots - most + 1):
-        inside = kept + output[z, k]
+        inside = kept + chain.output[z, k]
         room = bases[inside + 1] - bases[inside]
         for late in range(bases[kept + 1] - bases[kept]):
             cell = bases[kept] + late
@@ -167,11 +143,9 @@ def _try_sweep(
 def fill_forward(
     planes: IntArray,
     bases: tuple[IntArray, IntArray],
-    numbers: tuple[int, ...],
-    stage: tuple[IntArray, ...],
-    link: tuple[IntArray, IntArray],
-    waits: tuple[IntArray, ...],
-    cubes: tuple[IntArray, ...],
+    chain: SlottedChain,
+    again: bool,
+    bare: bool,
     recompute: tuple[IntArray, Shorts],
     value: IntArray,
     choice: Shorts,
@@ -184,70 +158,44 @@ def fill_forward(
         Of `fill_recompute`.
     bases : (int64 array, int64 array)
         The cells of ``C_A`` by A, and those of ``OC``.
-    numbers : (slots, unit, bare, again, movable)
-        Whether sweeps of more than one stage may keep everything of their last; whether anything
-        may run again; whether anything may leave.
-    stage : (input, output, own, forward, backward)
-    link : (passed, returned)
-    waits : (idle, moved, turn)
-        Of `SlottedChain`.
-    cubes : (first, rest, pressed)
-        Of its `out`.
+    again, bare : bool
+        Whether anything may run again; whether sweeps of more than one stage may keep everything of
+        their last.
     recompute : (cost, moved)
         The table of `fill_recompute`.
     value, choice : arrays, (2, stages, cells)
         Ticks, and the sweep to begin with, as ``4 (j - i) + 2 z + v``.
     """
-    slots, again = numbers[0], numbers[3]
     stages = planes.shape[1]
-    costs = np.empty(slots + 1, dtype=np.int64)
-    backs = np.empty(slots + 1, dtype=np.int64)
+    scratch = np.empty((2, chain.slots + 1), dtype=np.int64)
     for i in range(stages - 1, -1, -1):
         for x in range(2):
             for cell in range(bases[1][-1]):
                 value[x, i, cell] = NEVER
             if i == stages - 1:
-                _fill_turn(x, bases[1], slots, stage, link, waits, value)
+                _fill_turn(x, bases[1], chain, value)
                 continue
             for j in range(i, stages - 1):
                 for z in range(1, -1, -1):
-                    whole = z == 1 and (j == i or (numbers[2] and again))
+                    whole = z == 1 and (j == i or (bare and again))
                     if not whole and (z == 1 or not again):
                         continue
                     for v in range(2):
-                        if v == 0 or (numbers[4] and stage[0][x, i] > 0):
+                        if v == 0 or (chain.most > 0 and chain.input[x, i] > 0):
+                            which = (x, i, j, z, v)
                             _try_first_sweep(
-                                (x, i, j, z, v),
-                                planes,
-                                bases,
-                                numbers,
-                                stage,
-                                link,
-                                waits,
-                                cubes,
-                                recompute,
-                                (costs, backs),
-                                value,
-                                choice,
+                                which, planes, bases, chain, recompute, scratch, value, choice
                             )
 
 
 @inlined
-def _fill_turn(
-    x: int,
-    bases: IntArray,
-    slots: int,
-    stage: tuple[IntArray, ...],
-    link: tuple[IntArray, IntArray],
-    waits: tuple[IntArray, ...],
-    value: IntArray,
-) -> None:
+def _fill_turn(x: int, bases: IntArray, chain: SlottedChain, value: IntArray) -> None:
     """Fill the last stage: its two operations, and all that is left to move between them."""
-    size_of, _, own, forward, backward = stage
-    passed, returned = link
-    idle, moved, turn = waits
+    slots, own, forward, backward = chain.slots, chain.own, chain.forward, chain.backward
+    passed, returned = chain.out.passed, chain.returned
+    idle, moved, turn = chain.idle, chain.moved, chain.turn
     i = own.shape[1] - 1
-    size = size_of[x, i]
+    size = chain.input[x, i]
     time = forward[i + 1] - forward[i] + backward[i + 1] - backward[i]
     for kept in range(slots - size - max(own[0, i], own[1, i]) + 1):
         width = min(turn.shape[0], slots - kept + 1)
@@ -268,32 +216,26 @@ def _try_first_sweep(
     which: tuple[int, int, int, int, int],
     planes: IntArray,
     bases: tuple[IntArray, IntArray],
-    numbers: tuple[int, ...],
-    stage: tuple[IntArray, ...],
-    link: tuple[IntArray, IntArray],
-    waits: tuple[IntArray, ...],
-    cubes: tuple[IntArray, ...],
+    chain: SlottedChain,
     recompute: tuple[IntArray, Shorts],
-    scratch: tuple[IntArray, IntArray],
+    scratch: IntArray,
     value: IntArray,
     choice: Shorts,
 ) -> None:
     """Improve a stage by those strategies that begin with the sweep from i to j."""
     x, i, j, z, v = which
-    slots, unit = numbers[0], numbers[1]
-    forward, passed = stage[3], link[0]
-    idle, moved, turn = waits
-    first, rest, pressed = cubes
+    slots, unit, idle, moved = chain.slots, chain.unit, chain.idle, chain.moved
+    first, rest, pressed, passed = chain.out
     cost, returned = recompute
-    costs, backs = scratch
-    size = stage[0][x, i]
+    costs, backs = scratch[0], scratch[1]
+    size = chain.input[x, i]
     alone = _slots(first[z, i, j], unit) + size
     others = _slots(rest[z, i, j], unit) + (0 if v else size)
     press = _slots(pressed[z, i, j], unit) + size
-    time = forward[j + 1] - forward[i]
+    time = chain.forward[j + 1] - chain.forward[i]
     leaves = passed[j + 1] - passed[i]
     plane = planes[z, i, j]
-    limit = turn.shape[0]
+    limit = chain.turn.shape[0]
     waiting = size if v else 0
     for kept in range(slots - max(alone, others, size) + 1):
         inside = kept if v else kept + size

@@ -46,7 +46,7 @@ class Decisions:
     order: tuple[int, ...]
 
 
-class Tables:
+class CombinedTables:
     """The filled tables of one chain.
 
     A bare stage keeps all that it makes without its input, which the paper's operations do not do.
@@ -63,38 +63,10 @@ class Tables:
         shape = (2, chain.stages, int(self.bases[1][-1]))
         self.value: IntArray = np.full(shape, NEVER, dtype=np.int64)
         self.first: Shorts = np.zeros(shape, dtype=np.int16)
-        self._fill(again, bare)
-
-    def _fill(self, again: bool, bare: bool) -> None:
-        chain = self.chain
-        fill_recompute(
-            self.planes,
-            self.bases[0],
-            (chain.slots, chain.unit, *chain.rate),
-            (chain.output, chain.hold, chain.own),
-            (
-                chain.first_again,
-                chain.forward,
-                chain.backward,
-                chain.returned,
-                np.ascontiguousarray(chain.idle[1]),
-            ),
-            (chain.back.first, chain.back.rest, chain.back.pressed),
-            self.cost,
-            self.moved,
-            self.later,
-        )
+        fill_recompute(self.planes, self.bases[0], chain, self.cost, self.moved, self.later)
+        again_table = (self.cost, self.moved)
         fill_forward(
-            self.planes,
-            self.bases,
-            (chain.slots, chain.unit, int(bare), int(again), int(chain.most > 0)),
-            (chain.input, chain.output, chain.own, chain.forward, chain.backward),
-            (chain.out.passed, chain.returned),
-            (chain.idle, chain.moved, chain.turn),
-            (chain.out.first, chain.out.rest, chain.out.pressed),
-            (self.cost, self.moved),
-            self.value,
-            self.first,
+            self.planes, self.bases, chain, again, bare, again_table, self.value, self.first
         )
 
     def decisions(self) -> Decisions | None:
@@ -221,7 +193,7 @@ def combined_plan(
     count = grid(problem.platform, slots, offload)[-1]
     _require_room(len(chain), count, count if offload else 0, bare)
     scaled = slotted(chain, problem.platform, slots, offload)
-    decisions = Tables(scaled, recompute, bare).decisions()
+    decisions = CombinedTables(scaled, recompute, bare).decisions()
     if decisions is None:
         raise NoPlanError(
             f"the combined program found no plan at {scaled.slots} slots; rounding sizes up may be "

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,9 +28,8 @@ LARGEST = 2**60
 MOST_SLOTS = 32_000
 
 
-@dataclass(frozen=True)
-class SlottedChain:
-    """A chain in slots, for the tables; stages count from 0 as in `CheckpointChain`."""
+class SlottedChain(NamedTuple):
+    """A chain in slots, as kernels take it; stages count from 0 as in `CheckpointChain`."""
 
     stages: int
     slots: int  # Memory.
@@ -67,8 +65,7 @@ class SlottedChain:
     most: int  # The most slots that may wait for the link: 0 if nothing may leave.
 
 
-@dataclass(frozen=True)
-class Sweeps:
+class Sweeps(NamedTuple):
     """Forward operations from stage i to stage j, of which the last keeps ``a`` or everything.
 
     First: scaled bytes of ``F_i``, beside its input; rest: the most that a later one takes;

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from offcert.core.carried.ranges import RANGES, Line, Row
+from offcert.core.carried.ranges import RANGES, Line, SequentialCall
 from offcert.core.documents import Fields
 from offcert.core.errors import MethodError
 from offcert.core.execution import Execution
@@ -225,13 +225,13 @@ def ranges_of(problem: Problem) -> Pairs | None:
         return None
     ranges = RANGES.read_in(Fields(capture, "source.capture"), "ranges")
     found = {(call.first, call.last) for call in ranges.calls}
-    series: list[Row | Line] = [*ranges.rows, *ranges.lines]
+    series: list[SequentialCall | Line] = [*ranges.rows, *ranges.lines]
     for row in series:
         found.update(_runs_of(row))
     return sorted(found)
 
 
-def _runs_of(row: Row | Line) -> Pairs:
+def _runs_of(row: SequentialCall | Line) -> Pairs:
     """Return all consecutive children of a row, or calls of a line."""
     # A call in a line may compute nothing; a range begins and ends with one that does.
     ends = [each for each in zip(row.first, row.last, strict=True) if each[0] <= each[1]]

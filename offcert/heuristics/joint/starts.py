@@ -1,6 +1,6 @@
-"""Programs to start from: segments of about equal memory, or what a linear relaxation suggests.
+"""Programs to start from: segments, nested or equal, or what a linear relaxation suggests.
 
-In segments of about equal memory what is worth most is kept. A relaxation says of every computation
+In segments what is worth most is kept. A relaxation says of every computation
 what share of it runs again. Equal layers share equally, so the shares say only how many of the
 layers do what. Here whole numbers near to these are tried, and the layers that do it: the last
 ones, the first ones, or some all over the network.
@@ -14,14 +14,17 @@ import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
 from offcert.core.compiled import IntArray
 from offcert.heuristics.joint.annealing import Alike
 from offcert.heuristics.joint.evaluation import evaluate
+from offcert.heuristics.joint.nested import nested
+from offcert.heuristics.joint.parts import parts_of
 from offcert.heuristics.joint.repeats import repeats_of
-from offcert.heuristics.joint.state import JointState, Scratch, new_state
+from offcert.heuristics.joint.state import JointState, Scratch, may_be, new_state
 from offcert.heuristics.joint.tables import Tables
 
 # Programs that are tried, and layers by which a number may differ from the relaxation's.
@@ -154,7 +157,7 @@ class _Rounding:
         return any(first <= each <= last and not state.kept[each] for each in readers)
 
 
-# Lengths of segments, and shares of kept computations, that are tried. Arbitrary.
+# Lengths of equal segments, and shares of kept computations, that are tried. Arbitrary.
 _LENGTHS, _SHARES = 14, 10
 # Copies from which on each copy of a repeated stretch is tried as a segment. Arbitrary.
 _COPIES = 8
@@ -168,44 +171,45 @@ def starts(
     most: int,
     until: float = math.inf,
 ) -> list[JointState]:
-    """Return the best programs of equal segments or layers, and that of none, shortest first."""
-    found: list[tuple[float, int, JointState]] = []
-    for number, state in enumerate(_candidates(tables, alike)):
-        found.append((float(evaluate(tables, state, work, weight)), number, state))
+    """Return the best programs of segments, nested or equal, and that of none, shortest first."""
+    found: dict[float, JointState] = {}
+    for state in _candidates(tables, alike, work):
+        # Equal lengths are mostly equal programs.
+        found.setdefault(float(evaluate(tables, state, work, weight)), state)
         if time.monotonic() > until:
             break
-    found.sort(key=lambda item: item[:2])
-    chosen: list[tuple[float, int, JointState]] = []
-    for item in found:
-        # Equal lengths are mostly equal programs.
-        if all(item[0] != other[0] for other in chosen):
-            chosen.append(item)
-    return [state for _, _, state in chosen[:most]]
+    return [found[value] for value in sorted(found)[:most]]
 
 
-def _candidates(tables: Tables, alike: Alike) -> Iterator[JointState]:
-    """Yield a state without segments, and one for every length and share."""
+def _candidates(tables: Tables, alike: Alike, work: Scratch) -> Iterator[JointState]:
+    """Yield a state without segments; for each program, it and what keeps a share in it."""
     yield new_state(tables)
-    spans = _Spans(tables)
     worth = np.unique(alike.worth[(tables.repeatable == 1) & (tables.frozen == 0)])
-    if not len(worth) or not spans.total:
+    if not len(worth):
         return
     shares = np.quantile(worth, np.linspace(0, 1, _SHARES - 1)).tolist()
-    lengths = np.geomspace(max(1, spans.largest / 2), spans.total, _LENGTHS)
-    for segments in (_copies(tables, spans), *(spans.of(float(length)) for length in lengths)):
-        if not segments:
-            continue
+    spans = _Spans(tables)
+    lengths = np.geomspace(max(1, spans.largest / 2), max(1, spans.total), _LENGTHS)
+    equal = [_copies(tables), *(spans.of(float(length)) for length in lengths)]
+    programs = [_program(tables, segments) for segments in equal if segments]
+    for program in chain(programs, nested(tables, parts_of(tables), work)):
         for least in (np.inf, *shares):
-            state = new_state(tables)
+            state = program.copy()
             state.kept[alike.worth >= least] = 1
-            for index, (first, last) in enumerate(segments):
-                state.first[index], state.last[index] = first, last
-            state.number[0] = len(segments)
             _keep_together(tables, state.kept)
             yield state
 
 
-def _copies(tables: Tables, spans: _Spans) -> list[tuple[int, int]]:
+def _program(tables: Tables, segments: Sequence[tuple[int, int]]) -> JointState:
+    """Return the state of some segments, one after the other, in which nothing is kept."""
+    state = new_state(tables)
+    for index, (first, last) in enumerate(segments):
+        state.first[index], state.last[index] = first, last
+    state.number[0] = len(segments)
+    return state
+
+
+def _copies(tables: Tables) -> list[tuple[int, int]]:
     """Return a segment for each copy of what repeats, if all of that may be segments."""
     found = []
     repeats = repeats_of(tables)
@@ -213,7 +217,7 @@ def _copies(tables: Tables, spans: _Spans) -> list[tuple[int, int]]:
         if copies >= _COPIES:
             begins = range(first, first + period * copies, period)
             found += [(begin, begin + period - 1) for begin in begins]
-    return sorted(found) if all(spans.may_be(*segment) for segment in found) else []
+    return sorted(found) if all(may_be(tables, *segment) for segment in found) else []
 
 
 def _keep_together(tables: Tables, kept: IntArray) -> None:
@@ -240,10 +244,6 @@ class _Spans:
         self._before = np.cumsum(saved)
         self.total = int(self._before[-1])
         self._ends = _ends(tables)
-
-    def may_be(self, first: int, last: int) -> bool:
-        """Return whether a range may be a segment."""
-        return last in self._ends.get(first, ())
 
     def of(self, length: float) -> list[tuple[int, int]]:
         """Return the segments for a number of bytes."""

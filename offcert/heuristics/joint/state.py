@@ -224,7 +224,7 @@ def state_of(program: Program, tables: Tables) -> JointState | None:
     def add(segments: tuple[Segment, ...]) -> bool:
         for segment in segments:
             index = int(state.number[0])
-            if not _may_be(tables, segment.first, segment.last) or index >= len(state.first):
+            if not may_be(tables, segment.first, segment.last) or index >= len(state.first):
                 return False
             state.first[index], state.last[index] = segment.first, segment.last
             state.number[0] += 1
@@ -243,7 +243,7 @@ def state_of(program: Program, tables: Tables) -> JointState | None:
     return state
 
 
-def _may_be(tables: Tables, first: int, last: int) -> bool:
+def may_be(tables: Tables, first: int, last: int) -> bool:
     """Say the same as `allowed`, without compiling that for Python."""
     if not 0 <= first <= last < len(tables.duration) or last >= tables.beyond[first]:
         return False

@@ -13,7 +13,7 @@ from itertools import accumulate
 from offcert.core.errors import NoPlanError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Trace
-from offcert.heuristics.modnn.schemes import Pool, PoolPart, Scheme, best_scheme
+from offcert.heuristics.modnn.schemes import MemoryPool, PoolPart, Scheme, best_scheme
 from offcert.questions.placement.problem import Residence
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.split.menu import Alternative, Menu
@@ -149,7 +149,7 @@ class Memory:
 
     def __init__(self, view: TaskView, size: int) -> None:
         self.view = view
-        self.pool = Pool(size)
+        self.pool = MemoryPool(size)
         # Every tensor that is alive, wherever it is.
         self.blocks: dict[int, Block] = {}
         # Until when the link is busy: the paper has one stream for both directions.

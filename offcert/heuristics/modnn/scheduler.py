@@ -104,7 +104,7 @@ def _free(memory: Memory, scheme: Scheme | None) -> list[int]:
     """Return the sizes of the free segments, once a scheme has been carried out."""
     gone = frozenset(scheme.blocks) if scheme is not None else frozenset()
     sizes = [0]
-    for segment in memory.pool:
+    for segment in memory.pool.segments:
         if segment.block is None or segment.block in gone:
             sizes[-1] += segment.size
         elif sizes[-1]:
@@ -149,7 +149,7 @@ def algorithm_1(problem: Problem, menu: Menu | None = None) -> ModnnOutcome:
     Transfers use one stream, as in the paper, also if the link is duplex. A `NoPlanError` says that
     what some task reads and writes does not fit, however the pool is arranged.
     """
-    return _Run(problem, menu or Menu()).run()
+    return _ScheduledRun(problem, menu or Menu()).run()
 
 
 def modnn(problem: Problem) -> Plan:
@@ -158,7 +158,7 @@ def modnn(problem: Problem) -> Plan:
     return outcome.schedule.plan(outcome.trace)
 
 
-class _Run:
+class _ScheduledRun:
     def __init__(self, problem: Problem, menu: Menu) -> None:
         self.problem = problem
         self.menu = menu

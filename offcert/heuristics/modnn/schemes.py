@@ -9,32 +9,22 @@ transferred, then that of the lowest address.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 
+@dataclass(slots=True, eq=False)
 class PoolPart:
-    """A contiguous part of the pool, with its address and bytes, between its neighbours.
+    """A contiguous part of the pool; its block is None if it is free, and has been since a time."""
 
-    Its block is None if it is free, and then it has been free since some time.
-    """
-
-    __slots__ = ("address", "after", "before", "block", "since", "size")
-
-    def __init__(self, address: int, size: int) -> None:
-        self.address = address
-        self.size = size
-        self.block: int | None = None
-        self.since = 0
-        self.before: PoolPart | None = None
-        self.after: PoolPart | None = None
-
-    def __repr__(self) -> str:
-        what = "free" if self.block is None else f"block {self.block}"
-        return f"<Segment {self.address}+{self.size}: {what}>"
+    address: int
+    size: int
+    since: int = 0
+    block: int | None = None
 
 
-class Pool:
+class MemoryPool:
     """A pool of `size` bytes, at first one free segment.
 
     Blocks are integers; an empty block takes no segment.
@@ -42,49 +32,23 @@ class Pool:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.first = PoolPart(0, size)
+        # By increasing address.
+        self.segments = [PoolPart(0, size, block=None if size else -1)]
         self.segment: dict[int, PoolPart] = {}
-        if size == 0:
-            self.first.block = -1
-
-    def __iter__(self) -> Iterator[PoolPart]:
-        """Yield the segments by increasing address."""
-        segment: PoolPart | None = self.first
-        while segment is not None:
-            yield segment
-            segment = segment.after
 
     def __contains__(self, block: int) -> bool:
         """Whether a block lies in the pool."""
         return block in self.segment
 
-    @property
-    def free(self) -> int:
-        """Bytes that nothing takes, in one piece or not."""
-        return sum(segment.size for segment in self if segment.block is None)
-
     def find(self, size: int) -> PoolPart | None:
         """Return a free segment of exactly this size, else the first one that is large enough."""
-        fits: PoolPart | None = None
-        segment: PoolPart | None = self.first
-        while segment is not None:
-            if segment.block is None and segment.size >= size:
-                if segment.size == size:
-                    return segment
-                fits = fits or segment
-            segment = segment.after
-        return fits
+        fits = [each for each in self.segments if each.block is None and each.size >= size]
+        return next((each for each in fits if each.size == size), fits[0] if fits else None)
 
     def take(self, segment: PoolPart, block: int, size: int) -> int:
         """Put a block at the beginning of a free segment; return from when on it may lie there."""
         if segment.size > size:
-            rest = PoolPart(segment.address + size, segment.size - size)
-            rest.since = segment.since
-            rest.before, rest.after = segment, segment.after
-            if segment.after is not None:
-                segment.after.before = rest
-            segment.after = rest
-            segment.size = size
+            self._divide(segment, size)
         segment.block = block
         self.segment[block] = segment
         return segment.since
@@ -93,33 +57,32 @@ class Pool:
         """Put a block at an address inside a free segment; what is before it stays free."""
         segment = next(
             each
-            for each in self
+            for each in self.segments
             if each.block is None and each.address <= address < each.address + each.size
         )
         if segment.address < address:
-            rest = PoolPart(address, segment.address + segment.size - address)
-            rest.since = segment.since
-            rest.before, rest.after = segment, segment.after
-            if segment.after is not None:
-                segment.after.before = rest
-            segment.after = rest
-            segment.size = address - segment.address
-            segment = rest
+            segment = self._divide(segment, address - segment.address)
         self.take(segment, block, size)
+
+    def _divide(self, segment: PoolPart, size: int) -> PoolPart:
+        """Leave so many bytes to a free segment; return a new one with the rest."""
+        rest = PoolPart(segment.address + size, segment.size - size, segment.since)
+        segment.size = size
+        self.segments.insert(self.segments.index(segment) + 1, rest)
+        return rest
 
     def release(self, block: int, since: int) -> None:
         """Take a block out of the pool; its place is free from a time on."""
         segment = self.segment.pop(block)
         segment.block, segment.since = None, since
-        for lower, upper in ((segment, segment.after), (segment.before, segment)):
-            if lower is None or upper is None:
-                continue
-            if lower.block is None and upper.block is None:
+        place = self.segments.index(segment)
+        for first in (place, place - 1):
+            pair = self.segments[max(first, 0) : first + 2]
+            if len(pair) == 2 and pair[0].block is None and pair[1].block is None:
+                lower, upper = pair
                 lower.size += upper.size
                 lower.since = max(lower.since, upper.since)
-                lower.after = upper.after
-                if upper.after is not None:
-                    upper.after.before = lower
+                del self.segments[first + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +100,7 @@ Leaving = Callable[[int, int], "tuple[int, int] | None"]
 
 
 def best_scheme(
-    pool: Pool,
+    pool: MemoryPool,
     size: int,
     leaving: Leaving,
     link: int,
@@ -153,8 +116,8 @@ def best_scheme(
     """
     best: Scheme | None = None
     least: tuple[int, ...] | None = None
-    for first in pool:
-        found = _scheme_from(first, size, leaving, link)
+    for first in range(len(pool.segments)):
+        found = _scheme_from(islice(pool.segments, first, None), size, leaving, link)
         if found is None:
             continue
         cost = (max(0, found.ready - now), *rank(found.blocks))
@@ -163,11 +126,15 @@ def best_scheme(
     return best
 
 
-def _scheme_from(first: PoolPart, size: int, leaving: Leaving, link: int) -> Scheme | None:
+def _scheme_from(
+    segments: Iterable[PoolPart], size: int, leaving: Leaving, link: int
+) -> Scheme | None:
+    """Return the scheme that begins with the first of some segments, None if there is none."""
+    first: PoolPart | None = None
     blocks = []
     ready = total = 0
-    segment: PoolPart | None = first
-    while segment is not None and total < size:
+    for segment in segments:
+        first = first or segment
         if segment.block is None:
             ready = max(ready, segment.since)
         else:
@@ -177,5 +144,6 @@ def _scheme_from(first: PoolPart, size: int, leaving: Leaving, link: int) -> Sch
             ready, link = max(ready, times[0]), times[1]
             blocks.append(segment.block)
         total += segment.size
-        segment = segment.after
-    return Scheme(first, tuple(blocks), ready) if total >= size else None
+        if total >= size:
+            return Scheme(first, tuple(blocks), ready)
+    return None

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcert.core.compiled import BoolArray, IntArray, compiled
+from offcert.core.compiled import IntArray, compiled
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
-from offcert.heuristics.orders.annealing_changes import copy_moves, neighbour
+from offcert.core.trace import Trace
+from offcert.heuristics.orders.annealing_changes import Facts, MoveList, copy_moves, neighbour
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.simulate import Simulator, moves_to_arrays, run_claims
+
+
+def no_limits(trace: Trace) -> IntArray:
+    """Return limits of slots, as `Facts` has them, that allow everything."""
+    limits = np.zeros((4, len(trace.gaps)), dtype=np.int64)
+    limits[1::2] = len(trace)
+    return limits
 
 
 class Annealer:
@@ -23,27 +31,28 @@ class Annealer:
     def __init__(self, simulator: Simulator, plan: Plan, seed: int) -> None:
         self.simulator = simulator
         self._random = np.random.default_rng(seed)
-        gaps = len(simulator.gap_tensor)
-        self._prefetch = np.zeros(2 * gaps + 2, dtype=np.bool_)
-        self._gap = np.zeros(2 * gaps + 2, dtype=np.int64)
-        self._before = np.zeros(2 * gaps + 2, dtype=np.int64)
-        self.limits = np.zeros((4, gaps), dtype=np.int64)
-        self.limits[1::2] = len(simulator.trace)
+        trace = simulator.trace
+        room = 2 * len(trace.gaps) + 2
+        self._moves = MoveList(
+            np.zeros(room, np.bool_), np.zeros(room, np.int64), np.zeros(room, np.int64)
+        )
+        self.limits = no_limits(trace)
+        opened, tensor, writer = simulator.tables[3:6]
+        closed = np.array([gap.after for gap in trace.gaps], np.int64)
+        self._facts = Facts(tensor, writer, opened, closed, self.limits)
         self.restart(plan)
         self.best = plan
         self.makespan = self._value
 
     def restart(self, plan: Plan) -> None:
         """Continue from a plan, or raise a `PlanError` and stay if it is not executable."""
-        moves = _in_claim_order(plan)
-        prefetch, gap, before = moves_to_arrays(moves)
-        value = self.simulator.evaluate(prefetch, gap, before)
+        moves = moves_to_arrays(_in_claim_order(plan))
+        value = self.simulator.evaluate(*moves)
         if value < 0:
             raise PlanError("annealing needs an executable plan to start from")
-        self._count, self._value = len(moves), value
-        self._prefetch[: self._count] = prefetch
-        self._gap[: self._count] = gap
-        self._before[: self._count] = before
+        self._count, self._value = len(plan.moves), value
+        for array, given in zip(self._moves, moves, strict=True):
+            array[: self._count] = given
 
     @property
     def current(self) -> int:
@@ -53,23 +62,21 @@ class Annealer:
     @property
     def plan(self) -> Plan:
         """The plan from which the next run continues."""
-        return _plan(self._prefetch, self._gap, self._before, self._count)
+        return _plan(self._moves, self._count)
 
     def run(self, steps: int, hot: float, cold: float) -> bool:
         """Make `steps` steps, cooling from `hot` to `cold` ticks; return whether that helped."""
         simulator = self.simulator
-        best = (self._prefetch.copy(), self._gap.copy(), self._before.copy())
+        best = self._moves.copy()
         self._count, self._value, best_count, best_value = _anneal(
             simulator.tables,
             simulator.problem.platform.duplex,
-            self._prefetch,
-            self._gap,
-            self._before,
+            self._moves,
             self._count,
             self._value,
             self.makespan,
             best,
-            self.limits,
+            self._facts,
             simulator.scratch,
             steps,
             hot,
@@ -79,16 +86,15 @@ class Annealer:
         if best_value >= self.makespan:
             return False
         self.makespan = int(best_value)
-        self.best = _plan(*best, int(best_count))
+        self.best = _plan(best, int(best_count))
         return True
 
 
-def _plan(prefetch: BoolArray, gap: IntArray, before: IntArray, count: int) -> Plan:
+def _plan(moves: MoveList, count: int) -> Plan:
+    rows = zip(*(array[:count].tolist() for array in moves), strict=True)
     return Plan(
-        Move(
-            Kind.PREFETCH if prefetch[index] else Kind.OFFLOAD, int(gap[index]), int(before[index])
-        )
-        for index in range(count)
+        Move(Kind.PREFETCH if prefetch else Kind.OFFLOAD, gap, before)
+        for prefetch, gap, before in rows
     )
 
 
@@ -117,14 +123,12 @@ def _in_claim_order(plan: Plan) -> tuple[Move, ...]:
 def _anneal(
     tables: tuple[IntArray, ...],
     duplex: bool,
-    prefetch: BoolArray,
-    gap: IntArray,
-    before: IntArray,
+    moves: MoveList,
     count: int,
     value: int,
     best_value: int,
-    best: tuple[BoolArray, IntArray, IntArray],
-    limits: IntArray,
+    best: MoveList,
+    facts: Facts,
     scratch: tuple[IntArray, ...],
     steps: int,
     hot: float,
@@ -133,44 +137,33 @@ def _anneal(
 ) -> tuple[int, int, int, int]:
     """Anneal in place; return the number of moves and value, current and best."""
     np.random.seed(seed)
-    operations = len(tables[0])
-    opened, tensor, writer = tables[3:6]
-    close_first, close_member = tables[11:]
-    closed = np.zeros(len(opened), dtype=np.int64)
-    for operation in range(operations):
-        for place in range(close_first[operation + 1], close_first[operation + 2]):
-            closed[close_member[place]] = operation
-    facts = (tensor, writer, opened, closed)
-    new_prefetch, new_gap, new_before = prefetch.copy(), gap.copy(), before.copy()
-    move_start = np.empty(len(gap), dtype=np.int64)
+    new = MoveList(moves.prefetch.copy(), moves.gap.copy(), moves.before.copy())
+    move_start = np.empty(len(moves.gap), dtype=np.int64)
     best_count = count
     temperature = hot
     cooling = (cold / hot) ** (1.0 / max(1, steps))
     for _ in range(steps):
         temperature *= cooling
-        copy_moves((new_prefetch, new_gap, new_before), (prefetch, gap, before), count)
-        new_count = neighbour(new_prefetch, new_gap, new_before, count, facts, limits)
+        copy_moves(new, moves, count)
+        new_count = neighbour(new, count, facts)
         if new_count < 0:
             continue
         new_value = run_claims(
             tables,
             duplex,
-            new_prefetch[:new_count],
-            new_gap[:new_count],
-            new_before[:new_count],
+            new.prefetch[:new_count],
+            new.gap[:new_count],
+            new.before[:new_count],
             move_start,
-            scratch[0],
-            scratch[1],
-            scratch[2],
-            scratch[3],
+            *scratch,
         )
         if new_value < 0:
             continue
         if new_value > value and np.random.random() >= np.exp((value - new_value) / temperature):
             continue
-        copy_moves((prefetch, gap, before), (new_prefetch, new_gap, new_before), new_count)
+        copy_moves(moves, new, new_count)
         count, value = new_count, new_value
         if value < best_value:
             best_value, best_count = value, count
-            copy_moves(best, (prefetch, gap, before), count)
+            copy_moves(best, moves, count)
     return count, value, best_count, best_value

@@ -14,7 +14,7 @@ from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.heuristics.evictions.rules import sequential
-from offcert.heuristics.orders.annealing import Annealer
+from offcert.heuristics.orders.annealing import Annealer, no_limits
 from offcert.heuristics.orders.order_search import length_of_round
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
@@ -30,13 +30,6 @@ _KEPT = 0.1
 # next to it. Arbitrary.
 _BLAMED = 0.5
 _NEAREST = 0.35
-
-
-def no_limits(trace: Trace) -> IntArray:
-    """Return limits that allow everything."""
-    limits = np.zeros((4, len(trace.gaps)), dtype=np.int64)
-    limits[1::2] = len(trace)
-    return limits
 
 
 @dataclass

@@ -19,6 +19,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -166,21 +167,22 @@ def classes_of_equal_size(problem: Problem) -> list[list[int]]:
 
 
 @dataclass(frozen=True)
-class Cooling:
+class CoolingSchedule:
     """How to cool: the rounds, after each of which the clock is looked at, and steps of one.
 
     Coolings begin at fractions of the makespan, `hot`, in turn, and end at a fraction `factor` of
-    that.
+    that. A search ends after `patience` of them in a row that brought nothing.
     """
 
     rounds: int
     steps: int
     hot: tuple[float, ...]
     factor: float
+    patience: int
 
 
-_OF_ORDERS = Cooling(rounds=50, steps=20_000, hot=(0.0003, 0.001, 0.0001, 0.003), factor=1e-3)
-_OF_SETS = Cooling(rounds=10, steps=10_000, hot=(0.01, 0.01, 0.001), factor=1e-4)
+_OF_ORDERS = CoolingSchedule(50, 20_000, (0.0003, 0.001, 0.0001, 0.003), 1e-3, patience=4)
+_OF_SETS = CoolingSchedule(10, 10_000, (0.01, 0.01, 0.001), 1e-4, patience=3)
 
 
 def length_of_round(problem: Problem, steps: int) -> int:
@@ -193,24 +195,35 @@ def length_of_round(problem: Problem, steps: int) -> int:
     return steps if size <= _SHORT else max(1, steps * _SHORT // size)
 
 
-def coolings(
-    annealer: OrderAnnealer,
+def order_search(
     problem: Problem,
-    cooling: Cooling,
     *,
-    deadline: float,
-    target: int,
-    patience: int,
+    time_limit: float,
+    seed: int = 0,
+    target: int = 0,
+    start: Schedule | None = None,
+    sets_only: bool = False,
+    patience: int | None = None,
     on_improvement: Callable[[Schedule], object],
 ) -> None:
-    """Cool, restart from the best, and cool again, until a `deadline` of ``time.monotonic``.
+    """Anneal with restarts until the time is over or the makespan is at most `target` ticks.
 
-    It ends, too, when the makespan is at most `target` ticks, or after `patience` coolings in a row
-    without a better schedule. Every better one that a round ends with is passed on.
+    It starts from set and orders of a schedule, if these make an ordered one; with `sets_only`, how
+    many tensors of each size leave is all that changes, and orders are natural. It ends after
+    `patience` coolings in a row without a better schedule, too. The first schedule and every better
+    one that a round ends with are passed on. A `MethodError` says that there is no ordered schedule
+    to start from.
     """
+    deadline = time.monotonic() + time_limit
+    if not problem.trace.gaps:
+        return
+    orders = None if start is None else _orders(start)
+    annealer = OrderAnnealer(problem, seed, orders, sets_only=sets_only)
+    on_improvement(annealer.schedule())
+    cooling = _OF_SETS if sets_only else _OF_ORDERS
     count, steps = cooling.rounds, length_of_round(problem, cooling.steps)
     fruitless = done = 0
-    while fruitless < patience:
+    while fruitless < (cooling.patience if patience is None else patience):
         fruitless += 1
         begin = annealer.makespan * cooling.hot[done % len(cooling.hot)]
         for round_ in range(count):
@@ -224,66 +237,7 @@ def coolings(
         annealer.restart()
 
 
-def set_search(
-    problem: Problem,
-    *,
-    time_limit: float,
-    seed: int = 0,
-    target: int = 0,
-    patience: int = 3,
-    on_improvement: Callable[[Schedule], object],
-) -> None:
-    """Anneal over how many tensors of each size leave, with restarts; the orders are natural.
-
-    It ends when the time is over, at `target` ticks, or after `patience` coolings in a row without
-    a better schedule. Every better one that a round ends with is passed on. A `MethodError` says
-    that evicting everything gives no ordered schedule to start from.
-    """
-    deadline = time.monotonic() + time_limit
-    if not problem.trace.gaps:
-        return
-    coolings(
-        OrderAnnealer(problem, seed, sets_only=True),
-        problem,
-        _OF_SETS,
-        deadline=deadline,
-        target=target,
-        patience=patience,
-        on_improvement=on_improvement,
-    )
-
-
-def order_search(
-    problem: Problem,
-    *,
-    time_limit: float,
-    seed: int = 0,
-    target: int = 0,
-    start: Schedule | None = None,
-    patience: int = 4,
-    on_improvement: Callable[[Schedule], object],
-) -> None:
-    """Anneal with restarts until the time is over or the makespan is at most `target` ticks.
-
-    It starts from set and orders of a schedule, if these make an ordered one, and ends after
-    `patience` coolings in a row without a better one, too. The first schedule and every better one
-    that a round ends with are passed on. A `MethodError` says that there is no ordered schedule to
-    start from.
-    """
-    deadline = time.monotonic() + time_limit
-    if not problem.trace.gaps:
-        return
-    annealer = OrderAnnealer(problem, seed, None if start is None else _orders(start))
-    on_improvement(annealer.schedule())
-    coolings(
-        annealer,
-        problem,
-        _OF_ORDERS,
-        deadline=deadline,
-        target=target,
-        patience=patience,
-        on_improvement=on_improvement,
-    )
+set_search = partial(order_search, sets_only=True)
 
 
 def _orders(schedule: Schedule) -> Orders:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from offcert.core.forms import IntegerLists, Lists, Nested, formed, integer, integers
+from offcert.core.forms import LIST, Integers, Object, formed, integer, integers
 from offcert.core.later import Later
+from offcert.core.list_forms import Each
 from offcert.proofs.proof import SIMPLEX, Proof, ProofKind
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Heads(Ends):
     pivot: int = integer(0)
     unit: int = integer(1, default=1)
     free_below: int = integer(0, default=0)
-    levels: tuple[tuple[int, ...], ...] = formed(IntegerLists(1), ())
+    levels: tuple[tuple[int, ...], ...] = formed(Each(Integers(1)), ())
     spare: int = integer(0, default=0)
 
     @property
@@ -104,7 +105,7 @@ class Pivot(Proof):
     front_limit: int = integer()
     back_limit: int = integer()
     once: tuple[int, ...] = integers(0, ())
-    ends: Ends | None = formed(Nested(Ends), None)
+    ends: Ends | None = formed(Object(Ends.record()), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +128,7 @@ class Outward(Proof):
     pivot: int = integer(0)
     free_below: tuple[int, ...] = integers(1)
     windows: tuple[int, ...] = integers(1)
-    splits: tuple[list[Any], ...] = formed(Lists())
+    splits: tuple[list[Any], ...] = formed(Each(LIST))
 
 
 PROOFS = (

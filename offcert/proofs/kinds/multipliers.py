@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offcert.core.forms import FLAG, TEXT, IntegerLists, formed, integers
+from offcert.core.forms import FLAG, TEXT, Integers, formed, integers
 from offcert.core.later import Later
+from offcert.core.list_forms import Each
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.proof import ALL, WHOLE_OR_PAUSING, ClaimKind, Proof, ProofKind
 from offcert.questions.schedule.problem import Minimise, Recompute
@@ -51,7 +52,7 @@ class JointProof(Proof):
     """
 
     moments: tuple[int, ...] = integers(0)
-    spans: tuple[tuple[int, ...], ...] = formed(IntegerLists(0))
+    spans: tuple[tuple[int, ...], ...] = formed(Each(Integers(0)))
     whole: bool = formed(FLAG)
     proof: str = formed(TEXT)
 

@@ -5,7 +5,7 @@ Its files have the format ``offcert-devices-problem``, version 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -13,16 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import (
-    Fields,
-    parse_rational,
-    rational_text,
-    read_document,
-    require_format,
-    write_json,
-)
+from offcert.core.documents import Fields, read_document, require_format, write_json
 from offcert.core.errors import InputError
-from offcert.core.forms import TEXT, Integer, Record
+from offcert.core.forms import TEXT, Integer, Member, Object, Rational, Record
+from offcert.core.list_forms import Each
 from offcert.core.messages import cut, short_repr
 from offcert.core.platform import Kind
 from offcert.core.trace import LARGEST_TOTAL, require_integer
@@ -30,7 +24,7 @@ from offcert.questions.schedule.files import problem_from_json, problem_to_json
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 
 
-class Place(StrEnum):
+class AdditionPlace(StrEnum):
     """Where gradients are added up, and with it when.
 
     ``HOST``: by the host, during the step (moDNN, §6.2). ``DEVICE``: by the first device, after all
@@ -47,7 +41,7 @@ class Accumulation:
 
     Parameters
     ----------
-    place : Place or str
+    place : AdditionPlace or str
         Where.
     rate : Fraction
         Bytes of gradient per tick that one core of the host (or the first device) adds to the
@@ -61,21 +55,21 @@ class Accumulation:
         If a value is out of its range.
     """
 
-    place: Place
+    place: AdditionPlace
     rate: Fraction
     cores: int = 1
 
     def __post_init__(self) -> None:
-        if self.place not in tuple(Place):
+        if self.place not in tuple(AdditionPlace):
             raise InputError(f'place must be "host" or "device", not {short_repr(self.place)}')
-        object.__setattr__(self, "place", Place(self.place))
+        object.__setattr__(self, "place", AdditionPlace(self.place))
         if not isinstance(self.rate, int | Fraction) or isinstance(self.rate, bool):
             raise InputError(f"rate must be a rational, not {short_repr(self.rate)}")
         if self.rate <= 0:
             raise InputError(f"rate must be more than 0, not {cut(str(self.rate))}")
         object.__setattr__(self, "rate", Fraction(self.rate))
         require_integer(self.cores, "cores", 1)
-        if self.place is Place.DEVICE and self.cores != 1:
+        if self.place is AdditionPlace.DEVICE and self.cores != 1:
             raise InputError(f"cores must be 1 on a device, not {self.cores}")
 
     def ticks(self, size: int) -> int:
@@ -129,7 +123,7 @@ class JobKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class GradientJob:
     """One transfer or addition of one gradient."""
 
     kind: JobKind
@@ -157,7 +151,7 @@ class DevicesProblem:
         The step of one device, its memory, and the link; with atomic transfers.
     devices : int
         At least 1; one device has nothing to exchange.
-    gradients : iterable of Gradient
+    gradients : sequence of Gradient
         At least one.
     accumulation : Accumulation
         Who adds up.
@@ -171,25 +165,11 @@ class DevicesProblem:
     name: str
     step: Problem
     devices: int
-    gradients: tuple[Gradient, ...]
+    gradients: Sequence[Gradient]
     accumulation: Accumulation
 
-    def __init__(
-        self,
-        name: str,
-        step: Problem,
-        devices: int,
-        gradients: Iterable[Gradient],
-        accumulation: Accumulation,
-    ) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "step", step)
-        object.__setattr__(self, "devices", devices)
-        object.__setattr__(self, "gradients", tuple(gradients))
-        object.__setattr__(self, "accumulation", accumulation)
-        self._validate()
-
-    def _validate(self) -> None:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gradients", tuple(self.gradients))
         if not isinstance(self.name, str):
             raise InputError(f"name must be a string, not {short_repr(self.name)}")
         step = self.step
@@ -249,37 +229,39 @@ class DevicesProblem:
 
     def with_devices(self, devices: int) -> DevicesProblem:
         """Return the same step on another number of devices, each with as much to do as before."""
-        return replace_problem(self, devices=devices)
+        return replace(self, devices=devices)
 
     def with_accumulation(self, accumulation: Accumulation) -> DevicesProblem:
         """Return the same step with another way to add up."""
-        return replace_problem(self, accumulation=accumulation)
+        return replace(self, accumulation=accumulation)
 
     @cached_property
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[GradientJob, ...]:
         """All jobs, by gradient."""
         return tuple(
             job for gradient in range(len(self.gradients)) for job in self.jobs_of(gradient)
         )
 
-    def jobs_of(self, gradient: int) -> tuple[Job, ...]:
+    def jobs_of(self, gradient: int) -> tuple[GradientJob, ...]:
         """Return the jobs of one gradient in an order in which they could be done."""
         count = self.devices
         if count == 1:
             return ()
-        if self.accumulation.place is Place.HOST:
+        if self.accumulation.place is AdditionPlace.HOST:
             kinds = (JobKind.SEND, JobKind.ADD, JobKind.RETURN)
-            return tuple(Job(kind, gradient, device) for kind in kinds for device in range(count))
+            return tuple(
+                GradientJob(kind, gradient, device) for kind in kinds for device in range(count)
+            )
         others = range(1, count)
         return (
-            *(Job(JobKind.SEND, gradient, device) for device in others),
-            *(Job(JobKind.FORWARD, gradient, device) for device in others),
-            *(Job(JobKind.ADD, gradient, device) for device in range(count)),
-            Job(JobKind.COLLECT, gradient, 0),
-            *(Job(JobKind.RETURN, gradient, device) for device in others),
+            *(GradientJob(JobKind.SEND, gradient, device) for device in others),
+            *(GradientJob(JobKind.FORWARD, gradient, device) for device in others),
+            *(GradientJob(JobKind.ADD, gradient, device) for device in range(count)),
+            GradientJob(JobKind.COLLECT, gradient, 0),
+            *(GradientJob(JobKind.RETURN, gradient, device) for device in others),
         )
 
-    def ticks(self, job: Job) -> int:
+    def ticks(self, job: GradientJob) -> int:
         """Return the ticks that a job takes."""
         size = self.gradients[job.gradient].size
         direction = job.kind.direction
@@ -288,34 +270,31 @@ class DevicesProblem:
         return self.step.platform.transfer_time(size, direction)
 
 
-def replace_problem(problem: DevicesProblem, **changes: object) -> DevicesProblem:
-    """Return a problem with some fields changed."""
-    return replace(problem, **changes)  # type: ignore[arg-type]
-
-
 DEVICES_FORMAT = "offcert-devices-problem"
 # The version of the format. By definition.
 DEVICES_VERSION = 1
 
 
-_GRADIENT = Record(Gradient, name=TEXT, size=Integer(1), ready=Integer(0), last_use=Integer(0))
+_REST: Record[Any] = Record(
+    dict,
+    name=TEXT,
+    devices=Integer(1),
+    gradients=Each(
+        Object(Record(Gradient, name=TEXT, size=Integer(1), ready=Integer(0), last_use=Integer(0)))
+    ),
+    accumulation=Object(
+        Record(Accumulation, place=Member(AdditionPlace), rate=Rational(), cores=Integer(1))
+    ),
+)
 
 
 def devices_to_json(problem: DevicesProblem) -> dict[str, Any]:
     """Return a problem as a JSON value (format ``offcert-devices-problem``, version 1)."""
-    accumulation = problem.accumulation
     return {
         "format": DEVICES_FORMAT,
         "version": DEVICES_VERSION,
-        "name": problem.name,
-        "devices": problem.devices,
         "step": problem_to_json(problem.step),
-        "gradients": list(map(_GRADIENT.write, problem.gradients)),
-        "accumulation": {
-            "place": str(accumulation.place),
-            "rate": rational_text(accumulation.rate),
-            "cores": accumulation.cores,
-        },
+        **_REST.write(problem),
     }
 
 
@@ -323,29 +302,10 @@ def devices_from_json(document: Any, place: str = "") -> DevicesProblem:
     """Return the problem that a JSON value describes."""
     fields = Fields(document, place)
     require_format(fields, DEVICES_FORMAT, DEVICES_VERSION)
-    gradients = _GRADIENT.read_all(fields, "gradients")
-    adding = Fields(fields.get("accumulation", dict), fields.path("accumulation"))
-    problem = DevicesProblem(
-        fields.get("name", str),
-        problem_from_json(fields.get("step", dict), fields.path("step")),
-        fields.integer("devices", 1),
-        gradients,
-        Accumulation(
-            Place(_place(adding)),
-            parse_rational(adding.get("rate", str), adding.path("rate")),
-            adding.integer("cores", 1),
-        ),
-    )
-    adding.finish()
+    step = problem_from_json(fields.get("step", dict), fields.path("step"))
+    problem = DevicesProblem(step=step, **_REST.values(fields))
     fields.finish()
     return problem
-
-
-def _place(fields: Fields) -> str:
-    found = str(fields.get("place", str))
-    if found not in tuple(Place):
-        raise InputError(f'{fields.path("place")} must be "host" or "device", not "{found}"')
-    return found
 
 
 def read_devices_problem(path: str | Path) -> DevicesProblem:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from offcert.core.platform import Kind
-from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
+from offcert.questions.devices.problem import AdditionPlace, DevicesProblem, GradientJob, JobKind
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Move
 from offcert.questions.schedule.schedule import Schedule
@@ -23,7 +23,7 @@ from offcert.questions.schedule.schedule import Schedule
 class TimedJob:
     """A job with its times, in ticks."""
 
-    job: Job
+    job: GradientJob
     start: int
     end: int
 
@@ -63,7 +63,7 @@ class DeviceMove:
     move: Move
 
 
-LinkUse = DeviceMove | Job
+LinkUse = DeviceMove | GradientJob
 
 
 def direction(use: LinkUse) -> Kind:
@@ -82,9 +82,9 @@ class DevicesPlan:
     # All transfers, of activations, gradients and weights. On a duplex link the order matters
     # within each direction only.
     transfers: tuple[LinkUse, ...]
-    additions: tuple[Job, ...]  # All additions, in the order in which they begin.
+    additions: tuple[GradientJob, ...]  # All additions, in the order in which they begin.
 
-    def __init__(self, transfers: Iterable[LinkUse], additions: Iterable[Job]) -> None:
+    def __init__(self, transfers: Iterable[LinkUse], additions: Iterable[GradientJob]) -> None:
         object.__setattr__(self, "transfers", tuple(transfers))
         object.__setattr__(self, "additions", tuple(additions))
 
@@ -127,7 +127,7 @@ class _Checker:
         self.problem = problem
         self.schedule = schedule
         self.faults: list[str] = []
-        self.times: dict[Job, TimedJob] = {}
+        self.times: dict[GradientJob, TimedJob] = {}
 
     def run(self) -> list[str]:
         count = len(self.schedule.steps)
@@ -143,22 +143,22 @@ class _Checker:
             self._check_additions()
         return self.faults
 
-    def _required(self) -> Iterator[Job]:
+    def _required(self) -> Iterator[GradientJob]:
         """Yield every job there must be."""
         count = self.problem.devices
-        host = self.problem.accumulation.place is Place.HOST
+        host = self.problem.accumulation.place is AdditionPlace.HOST
         # The first device sends nothing to itself.
         first = 0 if host else 1
         for gradient in range(len(self.problem.gradients) if count > 1 else 0):
             for device in range(count):
-                yield Job(JobKind.ADD, gradient, device)
+                yield GradientJob(JobKind.ADD, gradient, device)
             for device in range(first, count):
-                yield Job(JobKind.SEND, gradient, device)
-                yield Job(JobKind.RETURN, gradient, device)
+                yield GradientJob(JobKind.SEND, gradient, device)
+                yield GradientJob(JobKind.RETURN, gradient, device)
                 if not host:
-                    yield Job(JobKind.FORWARD, gradient, device)
+                    yield GradientJob(JobKind.FORWARD, gradient, device)
             if not host:
-                yield Job(JobKind.COLLECT, gradient, 0)
+                yield GradientJob(JobKind.COLLECT, gradient, 0)
 
     def _collect_jobs(self) -> bool:
         """Know every job's times; return whether all are there, once, with integer times."""
@@ -197,10 +197,10 @@ class _Checker:
                 if timed.start < ended:
                     self.faults.append(f"{job} starts at {timed.start}, before {what} at {ended}")
 
-    def _needs(self, job: Job) -> Iterator[tuple[str, int]]:
+    def _needs(self, job: GradientJob) -> Iterator[tuple[str, int]]:
         """Yield the events that must come before a job, each in words with its tick."""
         gradient, device = self.problem.gradients[job.gradient], job.device
-        if self.problem.accumulation.place is Place.DEVICE:
+        if self.problem.accumulation.place is AdditionPlace.DEVICE:
             # Everything comes after the last operation of every device.
             yield "all devices have ended", max(step.ends[-1] for step in self.schedule.steps)
         if job.kind is JobKind.SEND:
@@ -208,23 +208,23 @@ class _Checker:
         elif job.kind is JobKind.FORWARD:
             yield "it was sent", self._end(JobKind.SEND, job)
         elif job.kind is JobKind.ADD:
-            if self.problem.accumulation.place is Place.HOST:
+            if self.problem.accumulation.place is AdditionPlace.HOST:
                 yield "it was sent", self._end(JobKind.SEND, job)
             elif device > 0:
                 yield "it was forwarded", self._end(JobKind.FORWARD, job)
         else:
             for other in range(self.problem.devices):
-                added = self.times[Job(JobKind.ADD, job.gradient, other)].end
+                added = self.times[GradientJob(JobKind.ADD, job.gradient, other)].end
                 yield f"the gradient of device {other} is added", added
             if job.kind is JobKind.RETURN:
                 used = self.schedule.steps[device].ends[gradient.last_use]
                 yield "the weights were last used", used
-                if self.problem.accumulation.place is Place.DEVICE:
-                    collected = self.times[Job(JobKind.COLLECT, job.gradient, 0)].end
+                if self.problem.accumulation.place is AdditionPlace.DEVICE:
+                    collected = self.times[GradientJob(JobKind.COLLECT, job.gradient, 0)].end
                     yield "the weights are on the host", collected
 
-    def _end(self, kind: JobKind, job: Job) -> int:
-        return self.times[Job(kind, job.gradient, job.device)].end
+    def _end(self, kind: JobKind, job: GradientJob) -> int:
+        return self.times[GradientJob(kind, job.gradient, job.device)].end
 
     def _check_link(self) -> None:
         uses: dict[Kind, list[tuple[int, int, str]]] = {kind: [] for kind in Kind}

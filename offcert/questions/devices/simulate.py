@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
 from offcert.questions.devices.device_run import DeviceRun
-from offcert.questions.devices.problem import DevicesProblem, Job, JobKind, Place
+from offcert.questions.devices.problem import AdditionPlace, DevicesProblem, GradientJob, JobKind
 from offcert.questions.devices.schedule import (
     DeviceMove,
     DevicesPlan,
@@ -74,7 +74,7 @@ def dispatch(problem: DevicesProblem, plans: Iterable[Plan], priority: Priority)
         addition = _first(((job, run.free_for(job)) for job in run.arrived), run, priority)
         # What is sent from now on arrives after the next transfer has begun.
         if addition is not None and (transfer is None or addition[1] <= transfer[1]):
-            assert isinstance(addition[0], Job)
+            assert isinstance(addition[0], GradientJob)
             run.add(addition[0])
         elif transfer is None:
             return run.finish()
@@ -101,13 +101,13 @@ def _first(
 
 
 def _name(use: LinkUse) -> str:
-    if isinstance(use, Job):
+    if isinstance(use, GradientJob):
         return str(use)
     return f"the {use.move.kind} of gap {use.move.gap} of device {use.device}"
 
 
 def _require_complete(problem: DevicesProblem, plan: DevicesPlan) -> None:
-    jobs = [use for use in plan.transfers if isinstance(use, Job)]
+    jobs = [use for use in plan.transfers if isinstance(use, GradientJob)]
     wanted = set(problem.jobs)
     for found, adding in ((jobs, False), (list(plan.additions), True)):
         part = {job for job in wanted if (job.kind is JobKind.ADD) is adding}
@@ -123,12 +123,12 @@ class _Run:
     """A schedule under construction."""
 
     def __init__(
-        self, problem: DevicesProblem, plans: list[Plan], additions: tuple[Job, ...] | None
+        self, problem: DevicesProblem, plans: list[Plan], additions: tuple[GradientJob, ...] | None
     ) -> None:
         if len(plans) != problem.devices:
             raise PlanError(f"there are {len(plans)} plans for {problem.devices} devices")
         self.problem = problem
-        self.ends: dict[Job, TimedJob] = {}
+        self.ends: dict[GradientJob, TimedJob] = {}
         self.steps = [DeviceRun(problem.step, plan) for plan in plans]
         self._place = problem.accumulation.place
         self._free = dict.fromkeys(Kind, 0)
@@ -137,8 +137,8 @@ class _Run:
         self._weights = [0] * len(problem.gradients)
         self._additions = additions
         self._next_addition = 0
-        self.arrived: list[Job] = []
-        self._own_arrived = self._place is Place.HOST or problem.devices == 1
+        self.arrived: list[GradientJob] = []
+        self._own_arrived = self._place is AdditionPlace.HOST or problem.devices == 1
         # Transfers of gradients that may be chosen among: those whose time is known, by kind and
         # gradient, with that time and the device; and those that wait for an operation to end.
         self._open: dict[tuple[JobKind, int], list[tuple[int, int]]] = {}
@@ -163,10 +163,10 @@ class _Run:
         awaiting, self._awaiting = self._awaiting, []
         for job in awaiting:
             self._open_up(job)
-        found += [Job(*key, queue[0][1]) for key, queue in self._open.items()]
+        found += [GradientJob(*key, queue[0][1]) for key, queue in self._open.items()]
         return found
 
-    def _open_up(self, job: Job) -> None:
+    def _open_up(self, job: GradientJob) -> None:
         """Let a job be chosen once its time is known."""
         time = self._possible(job)
         if time is None:
@@ -174,14 +174,14 @@ class _Run:
         else:
             heappush(self._open.setdefault((job.kind, job.gradient), []), (time, job.device))
 
-    def _open_next(self, done: Job) -> None:
+    def _open_next(self, done: GradientJob) -> None:
         """Let jobs be chosen that another one of the same gradient has made possible."""
         following = {JobKind.COLLECT: JobKind.RETURN, JobKind.ADD: JobKind.RETURN}
-        if self._place is Place.DEVICE:
+        if self._place is AdditionPlace.DEVICE:
             following |= {JobKind.SEND: JobKind.FORWARD, JobKind.ADD: JobKind.COLLECT}
         kind = following.get(done.kind)
         if kind is JobKind.FORWARD:
-            self._open_up(Job(kind, done.gradient, done.device))
+            self._open_up(GradientJob(kind, done.gradient, done.device))
         elif kind is not None:
             for job in self.problem.jobs_of(done.gradient):
                 if job.kind is kind:
@@ -210,19 +210,19 @@ class _Run:
             return self._arrival(use)
         if use.kind is JobKind.SEND:
             ready = step.end_of(gradient.ready)
-            return ready if self._place is Place.HOST else self._barrier()
+            return ready if self._place is AdditionPlace.HOST else self._barrier()
         if use.kind is JobKind.FORWARD:
-            return self._end_of(Job(JobKind.SEND, use.gradient, use.device))
+            return self._end_of(GradientJob(JobKind.SEND, use.gradient, use.device))
         if self._added[use.gradient] < self.problem.devices:
             return None
         if use.kind is JobKind.COLLECT:
             return self._weights[use.gradient]
-        if self._place is Place.DEVICE:
-            return self._end_of(Job(JobKind.COLLECT, use.gradient, 0))
+        if self._place is AdditionPlace.DEVICE:
+            return self._end_of(GradientJob(JobKind.COLLECT, use.gradient, 0))
         used = step.end_of(gradient.last_use)
         return None if used is None else max(used, self._weights[use.gradient])
 
-    def _end_of(self, job: Job) -> int | None:
+    def _end_of(self, job: GradientJob) -> int | None:
         return self.ends[job].end if job in self.ends else None
 
     def _barrier(self) -> int | None:
@@ -247,12 +247,12 @@ class _Run:
                 self._close(use)
         for kind in Kind if not self.problem.step.platform.duplex else (direction(use),):
             self._free[kind] = end
-        arriving = JobKind.SEND if self._place is Place.HOST else JobKind.FORWARD
-        if isinstance(use, Job) and use.kind is arriving and self._additions is None:
-            self.arrived.append(Job(JobKind.ADD, use.gradient, use.device))
+        arriving = JobKind.SEND if self._place is AdditionPlace.HOST else JobKind.FORWARD
+        if isinstance(use, GradientJob) and use.kind is arriving and self._additions is None:
+            self.arrived.append(GradientJob(JobKind.ADD, use.gradient, use.device))
         self._follow()
 
-    def _close(self, job: Job) -> None:
+    def _close(self, job: GradientJob) -> None:
         """Take a job away that has been chosen, and let follow what it makes possible."""
         key = job.kind, job.gradient
         heappop(self._open[key])
@@ -266,7 +266,7 @@ class _Run:
             if not self._own_arrived and self._barrier() is not None:
                 self._own_arrived = True
                 count = len(self.problem.gradients)
-                self.arrived += [Job(JobKind.ADD, gradient, 0) for gradient in range(count)]
+                self.arrived += [GradientJob(JobKind.ADD, gradient, 0) for gradient in range(count)]
             return
         while self._next_addition < len(self._additions):
             job = self._additions[self._next_addition]
@@ -275,22 +275,22 @@ class _Run:
             self.add(job)
             self._next_addition += 1
 
-    def _arrival(self, job: Job) -> int | None:
+    def _arrival(self, job: GradientJob) -> int | None:
         """Return when a gradient can be added if nobody else is; None if that is not known."""
-        if self._place is Place.HOST:
-            return self._end_of(Job(JobKind.SEND, job.gradient, job.device))
+        if self._place is AdditionPlace.HOST:
+            return self._end_of(GradientJob(JobKind.SEND, job.gradient, job.device))
         if job.device == 0:
             return self._barrier()
-        return self._end_of(Job(JobKind.FORWARD, job.gradient, job.device))
+        return self._end_of(GradientJob(JobKind.FORWARD, job.gradient, job.device))
 
-    def free_for(self, job: Job) -> int | None:
+    def free_for(self, job: GradientJob) -> int | None:
         """Return when the next core and the weights are free for a gradient."""
         arrived = self._arrival(job)
         return (
             None if arrived is None else max(arrived, self._weights[job.gradient], self._cores[0])
         )
 
-    def add(self, job: Job) -> None:
+    def add(self, job: GradientJob) -> None:
         """Add a gradient that has arrived, as early as possible."""
         start = self.free_for(job)
         assert start is not None

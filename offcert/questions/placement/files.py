@@ -15,16 +15,18 @@ from typing import Any
 
 from offcert.core.documents import (
     Fields,
+    naming,
     read_document,
+    read_text,
     require_format,
     show,
     write_atomically,
-    write_json,
 )
 from offcert.core.errors import InputError
-from offcert.core.forms import TEXT, Integer, IntegerOrNull, Record
+from offcert.core.forms import TEXT, Integer, Object, OrNull, Record
+from offcert.core.list_forms import Each
 from offcert.core.messages import cut, table_rows
-from offcert.core.platform import units_from_fields
+from offcert.core.platform import UNITS
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 
 PLACEMENT_PROBLEM_FORMAT = "offcert-placement-problem"
@@ -49,37 +51,25 @@ _COLUMNS = {
 _REQUIRED = ("id", "lower", "upper", "size")
 
 
-# A residence, as documents hold it.
+# A residence, as documents hold it, and the pool.
 RESIDENCE = Record(Residence, name=TEXT, size=Integer(0), start=Integer(), end=Integer())
-CAPACITY, ALIGNMENT = IntegerOrNull(0), Integer(1)
+POOL: Record[Any] = Record(
+    dict, capacity=OrNull(Integer(0), int), alignment=Integer(1), units=UNITS
+)
+_PROBLEM = Record(PlacementProblem, name=TEXT, residences=Each(Object(RESIDENCE)), **POOL.forms)
 
 
 def placement_problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
     """Return a placement problem as a JSON value (``offcert-placement-problem``, version 1)."""
-    return {
-        "format": PLACEMENT_PROBLEM_FORMAT,
-        "version": PLACEMENT_PROBLEM_VERSION,
-        "name": problem.name,
-        "residences": list(map(RESIDENCE.write, problem.residences)),
-        "capacity": problem.capacity,
-        "alignment": problem.alignment,
-        "units": {"time": problem.units.time, "size": problem.units.size},
-    }
+    said = {"format": PLACEMENT_PROBLEM_FORMAT, "version": PLACEMENT_PROBLEM_VERSION}
+    return said | _PROBLEM.write(problem)
 
 
 def placement_problem_from_json(document: Any, place: str = "") -> PlacementProblem:
     """Return the placement problem that a JSON value describes."""
     fields = Fields(document, place)
     require_format(fields, PLACEMENT_PROBLEM_FORMAT, PLACEMENT_PROBLEM_VERSION)
-    problem = PlacementProblem(
-        fields.get("name", str),
-        RESIDENCE.read_all(fields, "residences"),
-        CAPACITY.read(fields, "capacity"),
-        ALIGNMENT.read(fields, "alignment"),
-        units_from_fields(fields),
-    )
-    fields.finish()
-    return problem
+    return _PROBLEM.read(fields)
 
 
 def read_placement_problem(path: str | Path) -> PlacementProblem:
@@ -95,11 +85,6 @@ def read_placement_problem(path: str | Path) -> PlacementProblem:
     return read_document(path, placement_problem_from_json)
 
 
-def write_placement_problem(path: str | Path, problem: PlacementProblem) -> None:
-    """Write a placement problem to a file, through a temporary one."""
-    write_json(path, placement_problem_to_json(problem))
-
-
 def is_table(path: str | Path) -> bool:
     """Whether a file's name says that it is a table."""
     return Path(path).suffix.lower() == ".csv"
@@ -112,16 +97,9 @@ def read_placement_csv(
 
     The table does not say the capacity of the pool.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} holds text that is no Unicode: {error.reason}") from None
-    try:
+    text = read_text(path, "utf-8-sig")
+    with naming(path):
         return _from_rows(Path(path).stem, table_rows(text), capacity)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _from_rows(

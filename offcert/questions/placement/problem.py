@@ -69,7 +69,7 @@ class PlacementProblem:
     ----------
     name : str
         Name for people.
-    residences : iterable of Residence
+    residences : sequence of Residence
         The index of a residence is its name everywhere else.
     capacity : int, optional
         Bytes of the pool.
@@ -85,27 +85,13 @@ class PlacementProblem:
     """
 
     name: str
-    residences: tuple[Residence, ...]
+    residences: Sequence[Residence]
     capacity: int | None = None
     alignment: int = 1
     units: Units = field(default_factory=lambda: Units("tick", "B"))
 
-    def __init__(
-        self,
-        name: str,
-        residences: Iterable[Residence],
-        capacity: int | None = None,
-        alignment: int = 1,
-        units: Units | None = None,
-    ) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "residences", tuple(residences))
-        object.__setattr__(self, "capacity", capacity)
-        object.__setattr__(self, "alignment", alignment)
-        object.__setattr__(self, "units", Units("tick", "B") if units is None else units)
-        self._validate()
-
-    def _validate(self) -> None:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "residences", tuple(self.residences))
         if not isinstance(self.name, str):
             raise InputError(f"name must be a string, not {short_repr(self.name)}")
         if self.capacity is not None:
@@ -132,11 +118,11 @@ class PlacementProblem:
 
     def with_capacity(self, capacity: int | None) -> PlacementProblem:
         """Return the problem with another capacity, or with none."""
-        return PlacementProblem(self.name, self.residences, capacity, self.alignment, self.units)
+        return replace(self, capacity=capacity)
 
     def with_alignment(self, alignment: int) -> PlacementProblem:
         """Return the problem with another alignment."""
-        return PlacementProblem(self.name, self.residences, self.capacity, alignment, self.units)
+        return replace(self, alignment=alignment)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ _START = -1
 
 
 def check(problem: Problem, schedule: Schedule) -> list[str]:
-    """Return every reason why `schedule` is not a schedule of `problem`.
+    """Return every reason why `schedule` is invalid for `problem`.
 
     Parameters
     ----------

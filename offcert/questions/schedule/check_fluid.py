@@ -19,8 +19,8 @@ from itertools import pairwise
 from offcert.core.platform import Kind
 from offcert.questions.schedule.check import check, operation_faults, shape_faults
 from offcert.questions.schedule.presence import (
-    Flow,
-    Grid,
+    ByteFlow,
+    CommonDenominator,
     Rational,
     absent_at,
     after,
@@ -28,22 +28,22 @@ from offcert.questions.schedule.presence import (
     held_at_stations,
 )
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule, TransferPiece
 
 
 def schedule_faults(problem: Problem, schedule: Schedule | FluidSchedule) -> list[str]:
-    """Return every reason why a schedule, in whole transfers or pieces, is none of a problem."""
+    """Return every reason why a schedule, whole or in pieces, is invalid for a problem."""
     if isinstance(schedule, FluidSchedule):
         return check_fluid(problem, schedule)
     return check(problem, schedule)
 
 
 def check_fluid(problem: Problem, schedule: FluidSchedule) -> list[str]:
-    """Return every reason why a schedule in pieces is none of a problem; empty if it is valid."""
+    """Return every reason why a schedule in pieces is invalid for a problem; empty without any."""
     return _FluidChecker(problem, schedule).run()
 
 
-def _speeds(pieces: list[Piece]) -> Iterator[tuple[Fraction, Fraction, Fraction]]:
+def _speeds(pieces: list[TransferPiece]) -> Iterator[tuple[Fraction, Fraction, Fraction]]:
     """Yield the stretches of time in which pieces move something: start, end, bytes per tick."""
     changes = []
     for piece in pieces:
@@ -57,7 +57,7 @@ def _speeds(pieces: list[Piece]) -> Iterator[tuple[Fraction, Fraction, Fraction]
             yield start, end, rate
 
 
-def moved_by(pieces: list[Piece], times: Sequence[Fraction]) -> Iterator[Fraction]:
+def moved_by(pieces: list[TransferPiece], times: Sequence[Fraction]) -> Iterator[Fraction]:
     """Yield the bytes that pieces have moved by each of some times, in order of time."""
     speeds = list(_speeds(pieces))
     number = 0
@@ -74,7 +74,7 @@ def moved_by(pieces: list[Piece], times: Sequence[Fraction]) -> Iterator[Fractio
         yield moved + part
 
 
-def _all_before(copies: list[Piece], pieces: list[Piece]) -> bool:
+def _all_before(copies: list[TransferPiece], pieces: list[TransferPiece]) -> bool:
     """Whether enough has left before anything returns, as it nearly always has."""
     return (
         bool(copies)
@@ -90,8 +90,8 @@ class _FluidChecker:
         self.schedule = schedule
         self.faults: list[str] = []
         # Pieces of offloads by tensor, of prefetches by gap.
-        self.leaving: dict[int, list[Piece]] = {}
-        self.returning: dict[int, list[Piece]] = {}
+        self.leaving: dict[int, list[TransferPiece]] = {}
+        self.returning: dict[int, list[TransferPiece]] = {}
 
     def run(self) -> list[str]:
         if self.problem.transfers is Transfers.ATOMIC:
@@ -138,15 +138,11 @@ class _FluidChecker:
 
     def _check_rates(self) -> None:
         for piece in self.schedule.pieces:
-            most = self._bandwidth(piece.kind) * (piece.end - piece.start)
+            most = self.problem.platform.rate(piece.kind) * (piece.end - piece.start)
             if piece.size > most:
                 self.faults.append(
                     f"{self._label(piece)} moves {piece.size} where the link can move {most}"
                 )
-
-    def _bandwidth(self, kind: Kind) -> Fraction:
-        """Return the bytes per tick that the link can move in a direction."""
-        return self.problem.platform.rate(kind)
 
     def _check_link(self) -> None:
         directions = [[kind] for kind in Kind] if self.problem.platform.duplex else [list(Kind)]
@@ -209,7 +205,7 @@ class _FluidChecker:
                     )
                     break
 
-    def _check_amount(self, pieces: list[Piece], verb: str, size: int) -> None:
+    def _check_amount(self, pieces: list[TransferPiece], verb: str, size: int) -> None:
         total = sum(piece.size for piece in pieces)
         whole = self.problem.transfers is Transfers.INTERRUPTIBLE
         name = self.trace.tensors[self.trace.gaps[pieces[0].gap].tensor].name
@@ -221,7 +217,7 @@ class _FluidChecker:
         flows = [flow for gap in self.returning for flow in self._flows(gap)]
         times = {end for piece in self.schedule.pieces for end in (piece.start, piece.end)}
         inside_flows = {end for flow in flows for end in (flow.start, flow.end)}
-        clock = Grid(times | inside_flows)
+        clock = CommonDenominator(times | inside_flows)
         stretches = self._stretches(clock, sorted(map(clock.number, times)))
         places = [(station, time) for station, moments in stretches for time in moments]
         absent = iter(absent_at(flows, places, clock))
@@ -237,7 +233,7 @@ class _FluidChecker:
                 )
 
     def _stretches(
-        self, clock: Grid, times: Sequence[Rational]
+        self, clock: CommonDenominator, times: Sequence[Rational]
     ) -> list[tuple[int, list[Rational]]]:
         """Return the moments to look at in each idle time and operation, as the clock has them."""
         stretches = []
@@ -262,7 +258,7 @@ class _FluidChecker:
             return f"during operation {index} ({self.trace.operations[index].name})"
         return f"before operation {index}"
 
-    def _flows(self, number: int) -> Iterator[Flow]:
+    def _flows(self, number: int) -> Iterator[ByteFlow]:
         """Yield when how many bytes go off the device in a gap, or with a minus, return to it.
 
         What is off is what has been copied, up to the bytes that return, less those that have.
@@ -273,16 +269,16 @@ class _FluidChecker:
         for start, end, rate in _speeds(self.leaving.get(gap.tensor, [])):
             amount = rate * (end - start)
             if amount >= rest:
-                yield Flow(gap, start, start + rest / rate, rest)
+                yield ByteFlow(gap, start, start + rest / rate, rest)
                 break
             rest -= amount
-            yield Flow(gap, start, end, amount)
+            yield ByteFlow(gap, start, end, amount)
         for piece in pieces:
-            yield Flow(gap, piece.start, piece.end, -piece.size)
+            yield ByteFlow(gap, piece.start, piece.end, -piece.size)
 
     def _end(self, operation: int) -> int:
         return 0 if operation < 0 else self.schedule.ends[operation]
 
-    def _label(self, piece: Piece) -> str:
+    def _label(self, piece: TransferPiece) -> str:
         name = self.trace.tensors[self.trace.gaps[piece.gap].tensor].name
         return f"the {piece.kind} of {name} (gap {piece.gap}) from {piece.start} to {piece.end}"

@@ -86,11 +86,8 @@ Rational = int | Fraction
 LONGEST = 1 << 10
 
 
-class Grid:
-    """Rationals as multiples of a part that makes all of them whole; as they are if it is too fine.
-
-    Either is exact.
-    """
+class CommonDenominator:
+    """Rationals as whole multiples of a common part, or unchanged where that would be too fine."""
 
     def __init__(self, values: Iterable[Fraction]) -> None:
         self._parts: int | None = 1
@@ -111,7 +108,7 @@ class Grid:
         return Fraction(number) if self._parts is None else Fraction(number) / self._parts
 
 
-class Flow(NamedTuple):
+class ByteFlow(NamedTuple):
     """Bytes that go off the device evenly in the course of some time, or return if negative."""
 
     gap: Gap  # The gap in which they are absent.
@@ -122,14 +119,14 @@ class Flow(NamedTuple):
 
 
 def absent_at(
-    flows: Sequence[Flow], places: Sequence[tuple[int, Rational]], clock: Grid
+    flows: Sequence[ByteFlow], places: Sequence[tuple[int, Rational]], clock: CommonDenominator
 ) -> list[Rational]:
     """Return how many bytes are off the device at each of some places.
 
     Places are stations with times as the clock has them; times of flows are whole on it, if all
     are.
     """
-    sizes = Grid(flow.amount for flow in flows)
+    sizes = CommonDenominator(flow.amount for flow in flows)
     ended = [(flow.gap, clock.number(flow.end), sizes.number(flow.amount)) for flow in flows]
     sums: list[Rational] = [sizes.value(s) for s in sums_at(ended, places, 0)]  # type: ignore[type-var]
     # Few are under way at any time: one in each direction, if the link is used as it can be.

@@ -15,7 +15,7 @@ from offcert.questions.schedule.plan import Move, Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TransferPiece:
     """A part of a transfer that uses the link without a pause."""
 
     kind: Kind
@@ -35,9 +35,11 @@ class FluidSchedule:
     # Of each operation, in ticks.
     starts: tuple[int, ...]
     ends: tuple[int, ...]
-    pieces: tuple[Piece, ...]  # Kept in the order of their starts.
+    pieces: tuple[TransferPiece, ...]  # Kept in the order of their starts.
 
-    def __init__(self, starts: Iterable[int], ends: Iterable[int], pieces: Iterable[Piece]) -> None:
+    def __init__(
+        self, starts: Iterable[int], ends: Iterable[int], pieces: Iterable[TransferPiece]
+    ) -> None:
         object.__setattr__(self, "starts", tuple(starts))
         object.__setattr__(self, "ends", tuple(ends))
         ordered = sorted(pieces, key=lambda item: (item.start, item.end, item.kind, item.gap))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import (
-    Fields,
-    read_document,
-    require_format,
-    write_json,
-)
+from offcert.core.documents import Fields, read_document, require_format, write_json
 from offcert.core.errors import InputError
-from offcert.core.forms import Integer, IntegerOrNull, Plain, Record
+from offcert.core.forms import OBJECT, TEXT, Integer, Member, Object, OrNull, Record
+from offcert.core.list_forms import Each, InOrder
 from offcert.core.messages import show
-from offcert.core.platform import Kind
-from offcert.core.trace import require_integer
+from offcert.core.platform import Kind, Link
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.training_record import (
     AllocatorPeaks,
@@ -33,7 +28,7 @@ TRAINING_FORMAT = "offcert-training"
 TRAINING_VERSION = 1
 _DEVICES = ("cpu", "simulated", "cuda")
 
-_BYTES, _MAYBE = Integer(0), IntegerOrNull(0)
+_BYTES, _MAYBE = Integer(0), OrNull(Integer(0), int)
 _STEP = Record(
     StepNumbers,
     time=_MAYBE,
@@ -42,10 +37,44 @@ _STEP = Record(
     outside_bytes=_BYTES,
     unforeseen_bytes=_BYTES,
     differences=_BYTES,
-    deviation=Plain((str, type(None)), "text or null"),
+    deviation=OrNull(TEXT, str),
 )
 _HOST = Record(HostMemory, pool=_BYTES, load=_BYTES, limit=_MAYBE, spilled=_BYTES, staging=_BYTES)
-_DEVICE_MEMORY = Record(AllocatorPeaks, **dict.fromkeys(AllocatorPeaks.__slots__, _BYTES))
+_MEMORY = OrNull(
+    Object(Record(AllocatorPeaks, **dict.fromkeys(AllocatorPeaks.__slots__, _BYTES))), dict
+)
+# Of an operation: what is always known, and what is if bytes were counted.
+_TIMES = ("start", "end", "stall", "out_bytes", "back_bytes")
+_COUNTED = ("live_at_begin", "live_at_end", "peak")
+_ROW: Record[Any] = Record(
+    dict,
+    **dict.fromkeys(_TIMES, Integer()),
+    **dict.fromkeys(_COUNTED, OrNull(Integer(), int)),
+)
+_OPERATION: Record[Any] = Record(
+    dict, name=TEXT, **dict.fromkeys(("planned", "measured"), OrNull(Object(_ROW), dict))
+)
+_TRANSFER: Record[Any] = Record(
+    dict,
+    kind=Member(Kind),
+    gap=Integer(-1),
+    tensor=OrNull(TEXT, str),
+    size=_MAYBE,
+    **dict.fromkeys(("planned", "measured"), OrNull(InOrder(tuple, Integer(), Integer()), list)),
+)
+# Fields of a document that a record has under the same names.
+_RECORD: Record[Any] = Record(
+    dict,
+    name=TEXT,
+    device=TEXT,
+    device_name=TEXT,
+    versions=OBJECT,
+    limit=_BYTES,
+    unplanned_peak=_BYTES,
+    steps=Each(Object(_STEP)),
+    shown=_MAYBE,
+    host=Object(_HOST),
+)
 
 
 def write_training(path: str | Path, record: TrainingRecord) -> None:
@@ -60,18 +89,12 @@ def read_training(path: str | Path) -> TrainingRecord:
 
 def training_to_json(record: TrainingRecord) -> dict[str, Any]:
     """Return a record as a JSON value."""
-    memory = record.memory
     return {
         "format": TRAINING_FORMAT,
         "version": TRAINING_VERSION,
-        "name": record.name,
+        **_RECORD.write(record),
         "problem_sha256": record.problem,
-        "device": record.device,
-        "device_name": record.device_name,
-        "versions": dict(record.versions),
-        "link": "duplex" if record.duplex else "simplex",
-        "limit": record.limit,
-        "unplanned_peak": record.unplanned_peak,
+        "link": str(Link.DUPLEX if record.duplex else Link.SIMPLEX),
         "times": {
             "certified": record.certified,
             "predicted": record.predicted_time,
@@ -79,10 +102,7 @@ def training_to_json(record: TrainingRecord) -> dict[str, Any]:
         },
         "peaks": {"predicted": record.predicted_peak, "measured": record.measured_peak},
         "errors": record.errors(),
-        "host": asdict(record.host),
-        "device_memory": None if memory is None else asdict(memory),
-        "steps": [_STEP.write(step) for step in record.steps],
-        "shown": record.shown,
+        "device_memory": _MEMORY.write(record.memory),
         "operations": list(_operations(record)),
         "transfers": list(_transfers(record)),
     }
@@ -136,93 +156,47 @@ def training_from_json(document: Any) -> TrainingRecord:
     """Return the record of a JSON value."""
     fields = Fields(document)
     require_format(fields, TRAINING_FORMAT, TRAINING_VERSION)
-    moved, transfers = _read_transfers(fields)
-    names, rows = _read_operations(fields)
-    planned = _course(rows["planned"], transfers["planned"])
-    measured = _course(rows["measured"], transfers["measured"])
-    if not names or len(planned) != len(names) or not planned.peaks:
+    transfers = _TRANSFER.read_all(fields, "transfers")
+    operations = _OPERATION.read_all(fields, "operations")
+    planned, measured = (_course(operations, transfers, way) for way in ("planned", "measured"))
+    if not operations or len(planned) != len(operations) or not planned.peaks:
         raise InputError("operations must not be empty, and each must have been planned")
-    steps = tuple(_STEP.read_all(fields, "steps"))
-    shown = _MAYBE.read(fields, "shown")
-    if shown is not None and shown >= len(steps):
-        raise InputError(f"shown must be one of {len(steps)} steps, counted from 0, not {shown}")
-    unread = fields.get("device_memory", (dict, type(None))) is None
+    said = _RECORD.values(fields)
+    shown, device = said["shown"], said["device"]
+    if shown is not None and shown >= len(said["steps"]):
+        count = len(said["steps"])
+        raise InputError(f"shown must be one of {count} steps, counted from 0, not {shown}")
+    if device not in _DEVICES:
+        raise InputError(f"device must be one of {', '.join(_DEVICES)}, not {show(device)}")
     record = TrainingRecord(
-        fields.get("name", str),
-        fields.get("problem_sha256", str),
-        _one_of(fields, "device", _DEVICES),
-        fields.get("device_name", str),
-        fields.get("versions", dict),
-        _one_of(fields, "link", ("simplex", "duplex")) == "duplex",
-        fields.integer("limit", 0),
-        fields.integer("unplanned_peak", 0),
-        _MAYBE.read(Fields(fields.get("times", dict), "times"), "certified"),
-        names,
-        moved,
-        planned,
-        measured if len(measured) or shown is not None else None,
-        steps,
-        shown,
-        _HOST.read_in(fields, "host"),
-        None if unread else _DEVICE_MEMORY.read_in(fields, "device_memory"),
+        problem=fields.get("problem_sha256", str),
+        duplex=Member(Link).read(fields, "link") is Link.DUPLEX,
+        certified=_MAYBE.read(Fields(fields.get("times", dict), "times"), "certified"),
+        operations=tuple(row["name"] for row in operations),
+        moved={
+            row["gap"]: Moved(row["tensor"], row["size"])
+            for row in transfers
+            if None not in (row["tensor"], row["size"])
+        },
+        planned=planned,
+        measured=measured if len(measured) or shown is not None else None,
+        memory=_MEMORY.read(fields, "device_memory"),
+        **said,
     )
     _require_derived(fields, record)
     fields.finish()
     return record
 
 
-def _read_transfers(fields: Fields) -> tuple[dict[int, Moved], dict[str, list[Transfer]]]:
-    moved: dict[int, Moved] = {}
-    found: dict[str, list[Transfer]] = {"planned": [], "measured": []}
-    for each in fields.each("transfers"):
-        kind = Kind(_one_of(each, "kind", tuple(Kind)))
-        gap = each.integer("gap", -1)
-        tensor, size = each.get("tensor", (str, type(None))), _MAYBE.read(each, "size")
-        if tensor is not None and size is not None:
-            moved[gap] = Moved(tensor, size)
-        for name, transfers in found.items():
-            if each.get(name, (list, type(None))) is not None:
-                times = each.integers(name)
-                if len(times) != 2:
-                    raise InputError(f"{each.path(name)} must be a start and an end")
-                transfers.append(Transfer(kind, gap, *times))
-        each.finish()
-    return moved, found
-
-
-_ROW = ("start", "end", "stall", "out_bytes", "back_bytes", "live_at_begin", "live_at_end", "peak")
-_Row = dict[str, int | None]
-
-
-def _read_operations(fields: Fields) -> tuple[tuple[str, ...], dict[str, list[_Row]]]:
-    names = []
-    found: dict[str, list[_Row]] = {"planned": [], "measured": []}
-    for number, each in enumerate(fields.each("operations")):
-        names.append(each.get("name", str))
-        for name, rows in found.items():
-            value = each.get(name, (dict, type(None)))
-            if value is not None and len(rows) == number:
-                rows.append(_row(Fields(value, each.path(name))))
-        each.finish()
-    return tuple(names), found
-
-
-def _row(fields: Fields) -> _Row:
-    row = {name: IntegerOrNull().read(fields, name) for name in _ROW}
-    for name in _ROW[:5]:
-        require_integer(row[name], fields.path(name))
-    fields.finish()
-    return row
-
-
-def _course(rows: list[_Row], transfers: list[Transfer]) -> Course:
-    column = {name: [row[name] for row in rows] for name in _ROW}
-    live = [
-        () if None in column[name] else tuple(map(int, column[name]))  # type: ignore[arg-type]
-        for name in _ROW[5:]
-    ]
-    starts, ends = ([int(time or 0) for time in column[name]] for name in ("start", "end"))
-    return Course(Schedule(starts, ends, transfers), *live)
+def _course(
+    operations: Sequence[dict[str, Any]], transfers: Sequence[dict[str, Any]], way: str
+) -> Course:
+    """Return the step as it was planned, or measured up to the last operation that has ended."""
+    rows = list(takewhile(lambda row: row is not None, (each[way] for each in operations)))
+    column = {name: tuple(row[name] for row in rows) for name in _ROW.forms}
+    moves = [Transfer(m["kind"], m["gap"], *m[way]) for m in transfers if m[way] is not None]
+    live = (() if None in column[name] else column[name] for name in _COUNTED)
+    return Course(Schedule(column["start"], column["end"], moves), *live)
 
 
 def _require_derived(fields: Fields, record: TrainingRecord) -> None:
@@ -231,12 +205,3 @@ def _require_derived(fields: Fields, record: TrainingRecord) -> None:
     for name in ("times", "peaks", "errors", "operations"):
         if fields.get(name, (dict, list)) != expected[name]:
             raise InputError(f"{name} must be {show(expected[name])}, which follow from the rest")
-
-
-def _one_of(fields: Fields, name: str, known: tuple[str, ...]) -> str:
-    value: str = fields.get(name, str)
-    if value not in known:
-        raise InputError(
-            f"{fields.path(name)} must be one of {', '.join(known)}, not {show(value)}"
-        )
-    return value

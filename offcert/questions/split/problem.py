@@ -19,21 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import (
-    Fields,
-    read_document,
-    require_format,
-    write_json,
-)
+from offcert.core.documents import Fields, read_document, require_format, write_json
 from offcert.core.errors import InputError
-from offcert.core.forms import TEXT, Integer, Record
+from offcert.core.forms import OBJECT, TEXT, Absent, Form, Integer, Member, Object, Record
+from offcert.core.list_forms import Each
 from offcert.core.messages import short_repr
-from offcert.core.network_json import trace_from_json, trace_to_json
-from offcert.core.platform import Platform, platform_from_fields, units_from_fields
+from offcert.core.network_json import TRACE
+from offcert.core.platform import PLATFORM, UNITS, Platform
 from offcert.core.trace import LARGEST_TOTAL, Trace, require_integer
 from offcert.core.units import Units
 from offcert.questions.schedule.problem import Problem, Transfers
@@ -136,9 +133,10 @@ class SplitProblem:
                 f"all splits must be of the same batch, not of {batches[0]} and {batches[1]}"
             )
         for split, row in enumerate(self.splits):
+            # Problems of scheduling refuse what does not go together.
             total = sum(
-                each.count * self.problem(split, number).trace.compute_time
-                for number, each in enumerate(row.rounds)
+                each.count * self.scheduling(each.relaxed(self.platform.memory)).trace.compute_time
+                for each in row.rounds
             )
             if total >= LARGEST_TOTAL:
                 raise InputError(f"splits[{split}] takes 2**61 ticks or more")
@@ -148,24 +146,9 @@ class SplitProblem:
         """Images in the batch."""
         return self.splits[0].batch
 
-    def problem(self, split: int, number: int, choice: Sequence[int] | None = None) -> Problem:
-        """Return the problem of scheduling a round.
-
-        Parameters
-        ----------
-        split : int
-            Index of the split.
-        number : int
-            Index of the round in it.
-        choice : sequence of int, optional
-            From the round's menu; by default the relaxation of all choices, of which only bounds
-            are of use.
-        """
-        chosen = self.splits[split].rounds[number]
-        memory = self.platform.memory
-        trace = chosen.relaxed(memory) if choice is None else chosen.chosen(choice)
-        name = f"{self.name}, {chosen.images} images"
-        return Problem(name, trace, self.platform, self.transfers, self.units)
+    def scheduling(self, trace: Trace) -> Problem:
+        """Return the problem of scheduling the trace of a round."""
+        return Problem(self.name, trace, self.platform, self.transfers, self.units)
 
     def with_memory(self, memory: int) -> SplitProblem:
         """Return the same problem with another memory limit."""
@@ -197,93 +180,64 @@ SPLIT_FORMAT = "offcert-step"
 SPLIT_VERSION = 1
 
 
-_ALTERNATIVE = Record(Alternative, name=TEXT, duration=Integer(0), workspace=Integer(0))
+class _Offers(Form):
+    """The field of a menu: a list with an object for each operation on it."""
+
+    rule = "a list of operations, each with its alternatives"
+    _row: Record[Any] = Record(
+        dict,
+        operation=Integer(0),
+        alternatives=Each(
+            Object(Record(Alternative, name=TEXT, duration=Integer(0), workspace=Integer(0)))
+        ),
+    )
+
+    def read(self, fields: Fields, name: str) -> Menu:
+        offers: dict[int, tuple[Alternative, ...]] = {}
+        for item in fields.each(name):
+            row = self._row.read(item)
+            if row["operation"] in offers:
+                raise InputError(f"{item.path('operation')} must not be {row['operation']} again")
+            offers[row["operation"]] = row["alternatives"]
+        return Menu(offers)
+
+    def write(self, value: Menu) -> list[dict[str, Any]]:
+        alternatives = self._row.forms["alternatives"]
+        return [
+            {"operation": operation, "alternatives": alternatives.write(row)}
+            for operation, row in value.offers
+        ]
+
+
+_ROUND = Record(Round, images=Integer(1), count=Integer(1), trace=Object(TRACE), menu=_Offers())
+_SPLITS = Each(Object(Record(Split, rounds=Each(Object(_ROUND)))))
+_REST: Record[Any] = Record(
+    dict,
+    name=TEXT,
+    splits=_SPLITS,
+    transfers=Member(Transfers),
+    units=UNITS,
+    source=Absent(OBJECT),
+)
 
 
 def split_to_json(step: SplitProblem) -> dict[str, Any]:
     """Return a step as a JSON value."""
-    platform = step.platform
-    # Rationals are not written as `platform_fields` does, so that old steps keep their hash.
-    document: dict[str, Any] = {
-        "format": SPLIT_FORMAT,
-        "version": SPLIT_VERSION,
-        "name": step.name,
-        "splits": [{"rounds": [_round_to_json(each) for each in s.rounds]} for s in step.splits],
-        "memory": platform.memory,
-        "bandwidth": str(platform.bandwidth),
-        "link": str(platform.link),
-        "transfers": str(step.transfers),
-        "units": {"time": step.units.time, "size": step.units.size},
-    }
-    if platform.prefetch_bandwidth is not None:
-        document["prefetch_bandwidth"] = str(platform.prefetch_bandwidth)
-    if platform.sharing > 1:
-        document["sharing"] = platform.sharing
-    if platform.slows:
-        document["busy_bandwidth"] = str(platform.busy_bandwidth)
-        document["busy_prefetch_bandwidth"] = str(platform.busy_prefetch_bandwidth)
-    if step.source is not None:
-        document["source"] = dict(step.source)
-    return document
-
-
-def _round_to_json(each: Round) -> dict[str, Any]:
-    return {
-        "images": each.images,
-        "count": each.count,
-        "trace": trace_to_json(each.trace),
-        "menu": menu_to_json(each.menu),
-    }
-
-
-def menu_to_json(menu: Menu) -> list[dict[str, Any]]:
-    """Return a menu as a JSON value."""
-    return [
-        {
-            "operation": operation,
-            "alternatives": list(map(_ALTERNATIVE.write, row)),
-        }
-        for operation, row in menu.offers
-    ]
-
-
-def menu_from_json(fields: Fields, name: str) -> Menu:
-    """Return the menu in a field."""
-    offers: dict[int, list[Alternative]] = {}
-    for item in fields.each(name):
-        operation = item.integer("operation", 0)
-        if operation in offers:
-            raise InputError(f"{item.path('operation')} must not be {operation} again")
-        offers[operation] = _ALTERNATIVE.read_all(item, "alternatives")
-        item.finish()
-    return Menu(offers)
+    platform = PLATFORM.write(step.platform)
+    # Rationals are not written as elsewhere, so that old steps keep their hash.
+    rates = {name: str(Fraction(rate)) for name, rate in platform.items() if "bandwidth" in name}
+    said = {"format": SPLIT_FORMAT, "version": SPLIT_VERSION}
+    return said | platform | rates | _REST.write(step)
 
 
 def split_from_json(document: Any, place: str = "") -> SplitProblem:
     """Return the step that a JSON value describes."""
     fields = Fields(document, place)
     require_format(fields, SPLIT_FORMAT, SPLIT_VERSION)
-    step = SplitProblem(
-        fields.get("name", str),
-        tuple(_split_from_json(item) for item in fields.each("splits")),
-        platform_from_fields(fields),
-        fields.get("transfers", str),
-        units_from_fields(fields),
-        fields.optional("source", dict),
-    )
+    platform = Platform(**PLATFORM.values(fields))
+    step = SplitProblem(platform=platform, **_REST.values(fields))
     fields.finish()
     return step
-
-
-def _split_from_json(fields: Fields) -> Split:
-    rounds = []
-    for item in fields.each("rounds"):
-        trace = trace_from_json(item.get("trace", dict), item.path("trace"))
-        menu = menu_from_json(item, "menu")
-        rounds.append(Round(item.integer("images", 1), item.integer("count", 1), trace, menu))
-        item.finish()
-    fields.finish()
-    return Split(rounds)
 
 
 def read_split(path: str | Path) -> SplitProblem:

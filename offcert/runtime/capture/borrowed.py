@@ -6,9 +6,11 @@ objects hold them, so that no weight is copied.
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -22,7 +24,7 @@ from offcert.runtime.watch.sharded import Sharded
 
 
 class Originals(TorchDispatchMode):
-    """Keeps a copy of every storage that an operator is about to change, if it is an old one.
+    """Copies every old storage before an operator changes it, and puts its bytes back at the end.
 
     A storage is old unless an operator under this mode has made it. When the mode is left, old
     storages have their bytes back and tensors over them the versions they had.
@@ -94,20 +96,22 @@ def borrowed(*objects: Any, replace: Replace | None = None) -> Iterator[None]:
     """Put back attributes, lists, dictionaries, sets and gradients as they were before the block.
 
     That is of all that can be reached from the objects through attributes, containers, methods and
-    closures. `replace` gives the tensor that stands for another one in the block.
+    closures; and random states. `replace` gives the tensor that stands for another one in the
+    block.
     """
     state = PythonState(replace)
     for thing in objects:
         state.visit(thing)
     gradients = [(leaf, leaf.grad) for leaf in state.leaves.values()]
-    try:
-        for leaf, _ in gradients:
-            leaf.grad = None
-        yield
-    finally:
-        state.restore()
-        for leaf, gradient in gradients:
-            leaf.grad = gradient
+    with random_state_kept():
+        try:
+            for leaf, _ in gradients:
+                leaf.grad = None
+            yield
+        finally:
+            state.restore()
+            for leaf, gradient in gradients:
+                leaf.grad = gradient
 
 
 @contextmanager
@@ -122,18 +126,70 @@ def python_state_kept(*objects: Any) -> Iterator[None]:
         state.restore()
 
 
+@dataclass(frozen=True)
+class RandomState:
+    """The states of all generators that models use without asking."""
+
+    torch: torch.Tensor
+    python: Any
+    numpy: Any
+    cuda: tuple[Any, ...] = ()
+
+    @classmethod
+    def now(cls) -> RandomState:
+        """Return the states as they are."""
+        return cls(
+            torch.get_rng_state(),
+            random.getstate(),
+            copy.deepcopy(numpy.random.get_state()),
+            tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else (),
+        )
+
+    def restore(self) -> None:
+        """Go back to these states."""
+        torch.set_rng_state(self.torch)
+        random.setstate(self.python)
+        numpy.random.set_state(self.numpy)
+        if self.cuda:
+            torch.cuda.set_rng_state_all(self.cuda)
+
+    def is_same(self, other: RandomState) -> bool:
+        """Whether two states are equal."""
+        return (
+            torch.equal(self.torch, other.torch)
+            and self.python == other.python
+            and all(numpy.array_equal(a, b) for a, b in zip(self.numpy, other.numpy, strict=True))
+            and all(torch.equal(a, b) for a, b in zip(self.cuda, other.cuda, strict=False))
+        )
+
+
 @contextmanager
 def random_state_kept() -> Iterator[None]:
     """Put back the state of every generator of random numbers that models use without asking."""
-    python = random.getstate()
-    numbers = numpy.random.get_state()
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+    before = RandomState.now()
     try:
-        with torch.random.fork_rng(devices=devices):
-            yield
+        yield
     finally:
-        random.setstate(python)
-        numpy.random.set_state(numbers)
+        before.restore()
+
+
+@contextmanager
+def attributes_kept(*objects: Any) -> Iterator[None]:
+    """Put back the attributes of objects, and the elements of the lists and sets among them."""
+    kept = []
+    for thing in objects:
+        held = vars(thing).copy()
+        inside = {n: v.copy() for n, v in held.items() if isinstance(v, list | set)}
+        kept.append((vars(thing), held, inside))
+    try:
+        yield
+    finally:
+        for attributes, held, inside in kept:
+            attributes.clear()
+            attributes.update(held)
+            for name, elements in inside.items():
+                held[name].clear()
+                (held[name].extend if isinstance(elements, list) else held[name].update)(elements)
 
 
 @contextmanager
@@ -149,40 +205,17 @@ def sharding_kept(
     for module in sharded.modules:
         # What is gathered is freed: the block gathers it anew, in the place of nothing.
         module.reshard()
-    before = [_Content(each) for each in sharded.remembered()]
-    try:
-        for each in sharded.parameters:
-            # Gathered into storages of the block's own: those that are there stay freed.
-            each.all_gather_outputs = []
-            each.__dict__.pop("_unsharded_param", None)
-            if replace is not None:
-                each._sharded_param_data = replace(each._sharded_param_data)
-                each.sharded_param = replace(each.sharded_param)
-        yield
-    finally:
-        if replace is None:
-            for module in sharded.modules:
-                module.reshard()
-        for content in before:
-            content.put_back()
-
-
-class _Content:
-    """The attributes of an object, and the elements of the lists and sets among them."""
-
-    def __init__(self, thing: Any) -> None:
-        self._thing = thing
-        self._attributes = dict(vars(thing))
-        held = self._attributes.items()
-        self._lists = {name: list(value) for name, value in held if isinstance(value, list)}
-        self._sets = {name: set(value) for name, value in held if isinstance(value, set)}
-
-    def put_back(self) -> None:
-        """Give the object its old content."""
-        vars(self._thing).clear()
-        vars(self._thing).update(self._attributes)
-        for name, elements in self._lists.items():
-            self._attributes[name][:] = elements
-        for name, members in self._sets.items():
-            self._attributes[name].clear()
-            self._attributes[name].update(members)
+    with attributes_kept(*sharded.remembered()):
+        try:
+            for each in sharded.parameters:
+                # Gathered into storages of the block's own: those that are there stay freed.
+                each.all_gather_outputs = []
+                each.__dict__.pop("_unsharded_param", None)
+                if replace is not None:
+                    each._sharded_param_data = replace(each._sharded_param_data)
+                    each.sharded_param = replace(each.sharded_param)
+            yield
+        finally:
+            if replace is None:
+                for module in sharded.modules:
+                    module.reshard()

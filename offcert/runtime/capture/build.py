@@ -14,7 +14,7 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.core.network import Network
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.runtime.capture.capture import Clock, Storage, number_places
-from offcert.runtime.capture.moments import CutStep, Group, Life
+from offcert.runtime.capture.moments import CutStep, Life, StorageGroup
 from offcert.runtime.capture.network import build_network, build_record
 from offcert.runtime.capture.ranges import find_ranges
 from offcert.runtime.capture.recorder import Recorder
@@ -88,8 +88,8 @@ def build(recorder: Recorder, clock: Clock) -> Built:
     return Built(trace, network, ticks, number_places(rows), ranges, record)
 
 
-def _groups(lives: Sequence[Life], cut: CutStep) -> list[Group]:
-    groups: dict[tuple[object, ...], Group] = {}
+def _groups(lives: Sequence[Life], cut: CutStep) -> list[StorageGroup]:
+    groups: dict[tuple[object, ...], StorageGroup] = {}
     last = len(cut.moments) - 1
     for life in lives:
         record = life.record
@@ -106,7 +106,7 @@ def _groups(lives: Sequence[Life], cut: CutStep) -> list[Group]:
             uses = (born, died)
         alone = evictable and record.size >= _SMALL
         key = (uses, evictable, id(life) if alone else None)
-        group = groups.setdefault(key, Group(uses, evictable))
+        group = groups.setdefault(key, StorageGroup(uses, evictable))
         group.size += record.size
         group.lives.append(life)
     return sorted(groups.values(), key=lambda group: (group.uses[0], group.uses))
@@ -124,7 +124,7 @@ def _uses(life: Life, born: int, died: int, cut: CutStep) -> tuple[int, ...]:
     return tuple(sorted(use for use in uses if born <= use <= died))
 
 
-def _tensors(groups: Sequence[Group], cut: CutStep) -> tuple[list[Tensor], dict[int, int]]:
+def _tensors(groups: Sequence[StorageGroup], cut: CutStep) -> tuple[list[Tensor], dict[int, int]]:
     """Return tensors, and the number of the tensor for the `id` of each evictable life."""
     tensors = []
     tensor_of: dict[int, int] = {}

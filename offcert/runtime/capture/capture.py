@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -14,13 +14,13 @@ from offcert.core.documents import Fields
 from offcert.core.errors import InputError
 from offcert.core.forms import (
     FLAG,
+    LIST,
     TEXT,
     Absent,
     Integer,
-    IntegerOrNull,
     Integers,
-    Lists,
     Object,
+    OrNull,
     Plain,
     Record,
     member,
@@ -99,8 +99,8 @@ class Capture:
 _DOCUMENT: Record[Any] = Record(
     dict,
     ticks=Each(InOrder(Event, TEXT, TEXT, Integer(), Integer(), Integer())),
-    saved=Each(InOrder(tuple, Integer(), Integer(0), TEXT, Integers(0), IntegerOrNull())),
-    calls=Lists("a list of signatures"),
+    saved=Each(InOrder(tuple, Integer(), Integer(0), TEXT, Integers(0), OrNull(Integer(), int))),
+    calls=Each(LIST),
     backward_passes=Integer(1),
     tensors=TEXT,
     device=TEXT,
@@ -142,24 +142,24 @@ def _require_fit(capture: Capture) -> None:
             f"source.capture.ticks has {len(capture.ticks)} entries for {len(capture.trace)} "
             "operations"
         )
+    require_once(capture.ticks)
+    if capture.tensors not in ("fake", "real"):
+        raise InputError(f'source.capture.tensors is {capture.tensors!r}, not "fake" or "real"')
+    if not capture.calls:
+        raise InputError("source.capture.calls is empty")
+    _require_storages(capture)
+
+
+def require_once(ticks: Sequence[Event]) -> None:
+    """Raise an `InputError` if two operations begin with the same event."""
     operation_of: dict[Event, int] = {}
-    for operation, event in enumerate(capture.ticks):
+    for operation, event in enumerate(ticks):
         other = operation_of.setdefault(event, operation)
         if other != operation:
             raise InputError(
                 f"source.capture.ticks: operations {other} and {operation} begin with the same "
                 f"event {list(event)}"
             )
-    if capture.tensors not in ("fake", "real"):
-        raise InputError(f'source.capture.tensors is {capture.tensors!r}, not "fake" or "real"')
-    if capture.backward_passes < 1:
-        raise InputError(f"source.capture.backward_passes is {capture.backward_passes}, below 1")
-    if not capture.calls:
-        raise InputError("source.capture.calls is empty")
-    for index, call in enumerate(capture.calls):
-        if not isinstance(call, list):
-            raise InputError(f"source.capture.calls[{index}] is {call!r}, not a list")
-    _require_storages(capture)
 
 
 def _require_storages(capture: Capture) -> None:
@@ -170,7 +170,7 @@ def _require_storages(capture: Capture) -> None:
             raise InputError(f"source.capture.saved[{index}] names operation {operation}")
         if tensor is None:
             continue
-        if type(tensor) is not int or not 0 <= tensor < len(capture.trace.tensors):
+        if not 0 <= tensor < len(capture.trace.tensors):
             raise InputError(f"source.capture.saved[{index}] names tensor {tensor!r}")
         sizes[tensor] = sizes.get(tensor, 0) + storage.place.size
     for tensor, size in sizes.items():
@@ -183,7 +183,7 @@ def _require_storages(capture: Capture) -> None:
 
 
 def number_places(rows: Any) -> tuple[Storage, ...]:
-    """Return storages from rows (operation, size, dtype, shape, tensor), numbering equal ones."""
+    """Return storages of rows (operation, size, dtype, shape, tensor); equal rows are numbered."""
     counts: dict[tuple[Any, ...], int] = {}
     storages = []
     for operation, size, dtype, shape, tensor in rows:

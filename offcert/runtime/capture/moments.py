@@ -16,7 +16,7 @@ import torch
 from offcert.core.errors import InputError
 from offcert.runtime.capture.capture import Clock
 from offcert.runtime.segments.arguments import Handed
-from offcert.runtime.watch.entries import Entry, Handle
+from offcert.runtime.watch.entries import Handle, StorageEntry
 from offcert.runtime.watch.events import (
     AGAIN,
     END,
@@ -44,13 +44,13 @@ class RecordedStorages(SavedStorages):
         # At which moment each was saved.
         self._moments: weakref.WeakKeyDictionary[Handle, int] = weakref.WeakKeyDictionary()
 
-    def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
+    def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> StorageEntry:
         """Return the entry of a storage that is saved for the first time."""
-        entry = Entry(len(self._recorder.saved), storage.nbytes())
+        entry = StorageEntry(len(self._recorder.saved), storage.nbytes())
         self._recorder.note_saved(entry, tensor)
         return entry
 
-    def saved_again(self, entry: Entry) -> None:
+    def saved_again(self, entry: StorageEntry) -> None:
         """Tell the recorder that a storage has been saved once more."""
         self._recorder.note_needed(entry)
 
@@ -99,7 +99,7 @@ class Life:
     # First and last moments of the stretches in which someone besides autograd held it.
     held: list[tuple[int, int]] = field(default_factory=list)
     saved_at: int | None = None  # The moment at which autograd saved it first
-    entry: weakref.ref[Entry] | None = None  # The entry that autograd holds since then
+    entry: weakref.ref[StorageEntry] | None = None  # The entry that autograd holds since then
     # Moments at which an operator changed it in place.
     changed: set[int] = field(default_factory=set)
 
@@ -127,7 +127,7 @@ class Saved:
 
 
 class LineFinder:
-    """Told of the calls of modules in forward passes, and of operators.
+    """Finds lines of calls: it hears of the calls of modules in forward passes, and of operators.
 
     A call belongs to a line if no other module is called in it, and it takes one tensor and returns
     one. It continues the line if the tensor is the very object that the call before returned, not
@@ -266,7 +266,7 @@ def _operation_name(moment: Moment) -> str:
 
 
 @dataclass
-class Group:
+class StorageGroup:
     """Storages that become one tensor."""
 
     uses: tuple[int, ...]  # Of the tensor

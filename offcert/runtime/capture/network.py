@@ -16,7 +16,7 @@ from offcert.core.carried.record import Ask, Call, Making, Sight, StepRecord, Wi
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.trace import Operation
-from offcert.runtime.capture.moments import CutStep, Group, Life, Seen
+from offcert.runtime.capture.moments import CutStep, Life, Seen, StorageGroup
 from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.watch.events import ENTER, LEAVE
 
@@ -24,7 +24,7 @@ from offcert.runtime.watch.events import ENTER, LEAVE
 def build_network(
     recorder: Recorder,
     cut: CutStep,
-    groups: Sequence[Group],
+    groups: Sequence[StorageGroup],
     computations: Sequence[Computation],
 ) -> Network:
     """Return the network whose plain trace is the trace of a recorded step.
@@ -55,7 +55,7 @@ def build_network(
 
 
 def asked_of(cut: CutStep, unpacked: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield who asks, who has saved what is asked for, and the moment at which that is asked."""
+    """Yield the operation that asks for a saved tensor, the one that saved it, and the moment."""
     for asked, saved in unpacked:
         if asked < len(cut.moments):
             backward, forward = cut.operation(asked), cut.operation(saved)
@@ -76,7 +76,7 @@ def _repeatable(cut: CutStep) -> list[bool]:
 class _Flow:
     """Reads, writes, changes and holds of the operations of a recorded step."""
 
-    def __init__(self, recorder: Recorder, cut: CutStep, groups: Sequence[Group]) -> None:
+    def __init__(self, recorder: Recorder, cut: CutStep, groups: Sequence[StorageGroup]) -> None:
         self.cut = cut
         self.repeatable = _repeatable(cut)
         count = len(cut)
@@ -89,7 +89,7 @@ class _Flow:
             self._follow(index, group)
         self._pair(recorder.unpacked)
 
-    def _follow(self, value: int, group: Group) -> None:
+    def _follow(self, value: int, group: StorageGroup) -> None:
         born, died = group.uses[0], group.uses[-1]
         self.writes[born].add(value)
         touched = self._operations(group, "touched", born, died)
@@ -108,7 +108,7 @@ class _Flow:
         for holder in (set(group.uses) | {died}) - touched - set(changes) - {born}:
             self.holds[holder].add(value)
 
-    def _operations(self, group: Group, kind: str, born: int, died: int) -> set[int]:
+    def _operations(self, group: StorageGroup, kind: str, born: int, died: int) -> set[int]:
         """Return the operations after the first that touch or change a storage of a group."""
         last = len(self.cut.moments) - 1
         found = {
@@ -243,7 +243,7 @@ def _ask(computation: int, saver: int, inside: _Inside, moment: int) -> Ask:
 def build_record(
     recorder: Recorder,
     cut: CutStep,
-    groups: Sequence[Group],
+    groups: Sequence[StorageGroup],
     operations: Sequence[Operation],
 ) -> StepRecord:
     """Return the record of a recorded step."""
@@ -251,7 +251,7 @@ def build_record(
 
 
 class _Builder:
-    def __init__(self, recorder: Recorder, cut: CutStep, groups: Sequence[Group]) -> None:
+    def __init__(self, recorder: Recorder, cut: CutStep, groups: Sequence[StorageGroup]) -> None:
         self.recorder = recorder
         self.cut = cut
         self.value_of = {id(life): n for n, group in enumerate(groups) for life in group.lives}

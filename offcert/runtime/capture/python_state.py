@@ -7,7 +7,7 @@ import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from operator import is_
+from operator import is_, setitem
 from typing import Any
 
 import numpy
@@ -108,7 +108,7 @@ class PythonState:
                 self._undo.append(partial(generator.put, generator.take()))
         elif isinstance(thing, numpy.ndarray):
             if self._numbers:
-                self._undo.append(partial(_refill_array, thing, thing.copy()))
+                self._undo.append(partial(setitem, thing, ..., thing.copy()))
         elif isinstance(thing, dict):
             # Of a registry whose `[]` makes instances, the classes that it holds.
             items = dict(_kind_of(thing).items(thing))
@@ -201,10 +201,6 @@ def _refill_tensor(tensor: torch.Tensor, data: torch.Tensor, required: bool) -> 
         tensor.data = data
     if tensor.is_leaf and tensor.requires_grad is not required:
         tensor.requires_grad_(required)
-
-
-def _refill_array(array: Any, content: Any) -> None:
-    array[...] = content
 
 
 def _refill_list(thing: Any, elements: list[Any]) -> None:

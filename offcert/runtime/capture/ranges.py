@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from offcert.core.carried.ranges import Line, Range, Ranges, Row
+from offcert.core.carried.ranges import Line, Range, Ranges, SequentialCall
 from offcert.runtime.watch.events import ENTER, LEAVE, Event
 from offcert.runtime.watch.hooks import is_compiled
 
@@ -43,24 +43,27 @@ class _Finder:
         self.ticks = ticks
         self.only_once = only_once
         self.modules = dict(root.named_modules())
-        self.refused = _paths_of_refused(self.modules)
+        self.refused = {
+            above
+            for path, module in self.modules.items()
+            if is_compiled(module) or isinstance(module, torch.jit.ScriptModule)
+            for above in _above(path)
+        }
         # What is called again in a backward pass is checkpointed by the program itself.
         again = {m.event.path for m in moments if m.backward and m.event.kind == ENTER}
         self.refused |= {above for path in again for above in _above(path)}
-        # In the order in which they are entered.
-        self.spans: dict[Event, tuple[int, int]] = {}
-        entered: dict[tuple[str, int], int] = {}
+        # In the order in which they are entered; those of the root apart.
+        spans: dict[Event, tuple[int, int]] = {}
         for index, moment in enumerate(moments):
-            event = moment.event
-            if moment.backward or not event.path:
+            begun = moment.event._replace(kind=ENTER)
+            if moment.backward:
                 continue
-            if event.kind == ENTER:
-                entered[event.path, event.call] = index
-                self.spans[event] = index, index
-            elif event.kind == LEAVE and (event.path, event.call) in entered:
-                begun = entered[event.path, event.call]
-                self.spans[event._replace(kind=ENTER)] = begun, index
-        self.root_spans = _root_spans(moments)
+            if moment.event.kind == ENTER:
+                spans[begun] = index, index
+            elif moment.event.kind == LEAVE and begun in spans:
+                spans[begun] = spans[begun][0], index
+        self.spans = {event: span for event, span in spans.items() if event.path}
+        self.root_spans = [(event, span) for event, span in spans.items() if not event.path]
         self.spans_of: dict[str, list[tuple[int, int]]] = {}
         for event, span in self.spans.items():
             self.spans_of.setdefault(event.path, []).append(span)
@@ -103,7 +106,7 @@ class _Finder:
         """Return the operations between two moments; the last is before the first if none is."""
         return bisect_left(self.ticks, begun), bisect_left(self.ticks, ended) - 1
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[SequentialCall]:
         containers = {
             path: module
             for path, module in self.modules.items()
@@ -119,7 +122,9 @@ class _Finder:
             if row is not None:
                 yield row
 
-    def _row(self, event: Event, container: nn.Sequential, span: tuple[int, int]) -> Row | None:
+    def _row(
+        self, event: Event, container: nn.Sequential, span: tuple[int, int]
+    ) -> SequentialCall | None:
         above = f"{event.path}." if event.path else ""
         children = [(name, above + name) for name in container._modules]
         if not all(path in self.modules for _, path in children):
@@ -143,28 +148,7 @@ class _Finder:
                 last.append(end)
         if not names:
             return None
-        return Row(event.path, event.call, tuple(names), tuple(first), tuple(last))
-
-
-def _root_spans(moments: Sequence[Moment]) -> list[tuple[Event, tuple[int, int]]]:
-    spans: dict[Event, tuple[int, int]] = {}
-    for index, moment in enumerate(moments):
-        event = moment.event
-        if event.path or moment.backward:
-            continue
-        if event.kind == ENTER:
-            spans[event] = index, index
-        elif event.kind == LEAVE and event._replace(kind=ENTER) in spans:
-            spans[event._replace(kind=ENTER)] = spans[event._replace(kind=ENTER)][0], index
-    return list(spans.items())
-
-
-def _paths_of_refused(modules: dict[str, nn.Module]) -> set[str]:
-    refused = set()
-    for path, module in modules.items():
-        if is_compiled(module) or isinstance(module, torch.jit.ScriptModule):
-            refused |= set(_above(path))
-    return refused
+        return SequentialCall(event.path, event.call, tuple(names), tuple(first), tuple(last))
 
 
 def _above(path: str) -> Iterator[str]:

@@ -23,7 +23,7 @@ from offcert.runtime.hardware.attention import attention_scratch
 from offcert.runtime.hardware.cost import attention_parts, operator_cost, operator_ns
 from offcert.runtime.segments.arguments import given_a_cache
 from offcert.runtime.torch_private import tree_leaves
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.watch.events import INPUT, OPERATOR, OUTPUT, UNPACK, Event, Session
 from offcert.runtime.watch.guard import guarded
 from offcert.runtime.watch.hooks import Hooks
@@ -35,7 +35,7 @@ from offcert.runtime.watch.operators import (
     leave,
     tensors_of,
 )
-from offcert.runtime.watch.rule import Rule
+from offcert.runtime.watch.rule import EvictionRule
 from offcert.runtime.watch.saved_hooks import EnteredHooks, Owned, dtype_name
 from offcert.runtime.watch.sharded import local
 from offcert.runtime.watch.signature import Signature, signature
@@ -61,7 +61,7 @@ class Recorder(Session):
         super().__init__(hooks)
         self.tracker = LiveBytes()
         self.tracker.guard, self.tracker.kind = hooks.guard, hooks.parts.device
-        self.rule = None if limit is None else Rule(self.tracker, limit, host)
+        self.rule = None if limit is None else EvictionRule(self.tracker, limit, host)
         self.moments: list[Moment] = []  # In order; the first is the call of the root
         self.lives: list[Life] = []  # Of all storages that were counted
         self.saved: list[Saved] = []  # In the order in which autograd saved them
@@ -86,7 +86,9 @@ class Recorder(Session):
         self._hardware = hardware
         self._life_of: dict[StorageRecord, Life] = {}
         self._storages = RecordedStorages(self)
-        self._life_of_entry: weakref.WeakKeyDictionary[Entry, Life] = weakref.WeakKeyDictionary()
+        self._life_of_entry: weakref.WeakKeyDictionary[StorageEntry, Life] = (
+            weakref.WeakKeyDictionary()
+        )
         self._held_since: dict[int, tuple[Life, int]] = {}
         self._given_up: dict[int, tuple[Life, int]] = {}
         self._operators: Counter[str] = Counter()
@@ -103,11 +105,6 @@ class Recorder(Session):
     def abandoned(self) -> tuple[int, ...]:
         """The calls of the root to whose results no gradient has come."""
         return tuple(sorted(self._waiting))
-
-    @property
-    def calls_made(self) -> int:
-        """How often the root was called in the step."""
-        return len(self.calls)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -291,7 +288,7 @@ class Recorder(Session):
             self._hold(life)
         return life
 
-    def note_saved(self, entry: Entry, tensor: torch.Tensor) -> None:
+    def note_saved(self, entry: StorageEntry, tensor: torch.Tensor) -> None:
         """Note that autograd has saved a storage for the first time."""
         if self.rule:
             self.rule.note(entry)
@@ -317,13 +314,13 @@ class Recorder(Session):
         made = life is not None and (life.record.born == now or now in life.changed)
         return now if made else now + 1
 
-    def note_unpacked(self, entry: Entry) -> None:
+    def note_unpacked(self, entry: StorageEntry) -> None:
         """Note that autograd asks for a storage: a moment of its own."""
         self._next(Event(UNPACK, "", self._unpack_calls))
         self._unpack_calls += 1
         self.note_needed(entry)
 
-    def note_needed(self, entry: Entry) -> None:
+    def note_needed(self, entry: StorageEntry) -> None:
         """Note that autograd needs a storage, or has saved it again."""
         life = self._life_of_entry.get(entry)
         if life is not None:

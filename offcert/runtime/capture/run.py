@@ -12,12 +12,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.runtime.capture.borrowed import (
-    Originals,
-    borrowed,
-    random_state_kept,
-    sharding_kept,
-)
+from offcert.runtime.capture.borrowed import Originals, borrowed, sharding_kept
 from offcert.runtime.capture.build import build
 from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.kernels import (
@@ -96,22 +91,16 @@ def captured(
     batch: int,
 ) -> Capture:
     """Return the capture of a recorded step."""
-    built = build(recorder, clock)
     return Capture(
-        built.trace,
-        clock,
-        built.ticks,
-        built.storages,
-        tuple(recorder.calls),
-        recorder.backward_passes,
-        tensors,
-        recorder.hooks.parts.device,
-        uncounted_bytes_of(step, batch),
-        built.network,
-        built.ranges,
-        built.record,
-        tuple(recorder.nodes),
-        recorder.autocast,
+        **vars(build(recorder, clock)),
+        clock=clock,
+        calls=tuple(recorder.calls),
+        backward_passes=recorder.backward_passes,
+        tensors=tensors,
+        device=recorder.hooks.parts.device,
+        uncounted=uncounted_bytes_of(step, batch),
+        nodes=tuple(recorder.nodes),
+        autocast=recorder.autocast,
         attention=recorder.attention,
     )
 
@@ -190,7 +179,6 @@ def _as_it_was(step: TrainingStep, replace: Any) -> Iterator[None]:
         sharded = Parts(step.model).sharded
         if sharded:
             stack.enter_context(sharding_kept(sharded, replace))
-        stack.enter_context(random_state_kept())
         stack.enter_context(uncompiled())
         stack.enter_context(borrowed(*borrowing(step), replace=replace))
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -133,13 +134,16 @@ class Backend:
 
     @property
     def report(self) -> GraphReport:
-        """Parts that the graphs carry out together; for the same code the newest count."""
+        """Parts that the newest graphs of all code carry out, and how many older ones do."""
         if not self.reports:
             raise InputError("no graph with a backward pass was compiled yet: train a step first")
         newest = dict(zip(self._frames, range(len(self.reports)), strict=True))
         current = sorted(newest.values())
         peak = most_bytes([self._buffers[n] for n in current])
-        return together([self.reports[n] for n in current], peak)
+        found = together([self.reports[n] for n in current], peak)
+        older = [each for n, each in enumerate(self.reports) if n not in current]
+        refused = sum(each.refused is not None for each in older)
+        return replace(found, before=(len(older) - refused, refused))
 
     @property
     def carried_bytes(self) -> int:

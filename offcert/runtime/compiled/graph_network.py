@@ -15,7 +15,7 @@ from offcert.core.errors import InputError
 from offcert.core.forms import TEXT, Integer, Record
 from offcert.core.list_forms import Each, InOrder
 from offcert.core.network import Network
-from offcert.runtime.capture.borrowed import borrowed, random_state_kept
+from offcert.runtime.capture.borrowed import borrowed
 from offcert.runtime.capture.run import borrowing
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.divided import DividedGraph, Stretch, results_of
@@ -38,7 +38,7 @@ class GraphRecord(NamedTuple):
     backward: int
 
 
-class Place(NamedTuple):
+class GraphPlace(NamedTuple):
     """A computation in the graphs."""
 
     graph: int  # In the order of the forward pass
@@ -47,11 +47,6 @@ class Place(NamedTuple):
 
 
 _SOURCE: Record[Any] = Record(dict, graphs=Each(InOrder(GraphRecord, TEXT, Integer(0), Integer(0))))
-
-
-def source_of(graphs: Sequence[DividedGraph]) -> dict[str, Any]:
-    """Return the part of a problem's ``source`` that says which graphs it is about."""
-    return {"graphs": [[each.digest, *map(len, each.sides)] for each in graphs]}
 
 
 def read_graphs(source: Mapping[str, Any]) -> tuple[GraphRecord, ...]:
@@ -64,12 +59,12 @@ def read_graphs(source: Mapping[str, Any]) -> tuple[GraphRecord, ...]:
     return found
 
 
-def places_of(records: Sequence[GraphRecord]) -> list[Place]:
+def places_of(records: Sequence[GraphRecord]) -> list[GraphPlace]:
     """Return the place of each computation: all forward graphs, then all backward graphs."""
     numbers = range(len(records))
-    found = [Place(n, 0, each) for n in numbers for each in range(records[n].forward)]
+    found = [GraphPlace(n, 0, each) for n in numbers for each in range(records[n].forward)]
     for n in reversed(numbers):
-        found += [Place(n, 1, each) for each in range(-1, records[n].backward)]
+        found += [GraphPlace(n, 1, each) for each in range(-1, records[n].backward)]
     return found
 
 
@@ -236,7 +231,8 @@ def pair_of_least_cut(joint: fx.GraphModule, inputs: Any, options: Mapping[str, 
 def profile_graphs(step: TrainingStep, hardware: Hardware) -> tuple[Network, dict[str, Any]]:
     """Return the network of the graphs that a step is compiled to, and what recognises them."""
     graphs = graphs_of(step)
-    return network_of(graphs, modelled_by(hardware)), source_of(graphs)
+    rows = [[each.digest, *map(len, each.sides)] for each in graphs]
+    return network_of(graphs, modelled_by(hardware)), {"graphs": rows}
 
 
 def graphs_of(step: TrainingStep) -> list[DividedGraph]:
@@ -250,7 +246,7 @@ def graphs_of(step: TrainingStep) -> list[DividedGraph]:
     found = _Found()
     torch.compiler.reset()
     try:
-        with random_state_kept(), borrowed(*borrowing(step)), _buffers_kept(step.model):
+        with borrowed(*borrowing(step)), _buffers_kept(step.model):
             compiled = torch.compile(step.model, backend=found, dynamic=False)
             with torch.enable_grad():
                 step.run(compiled, step.make_batch())

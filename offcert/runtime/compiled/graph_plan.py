@@ -13,8 +13,8 @@ from offcert.core.strategy import Strategy
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
-from offcert.runtime.compiled.graph_network import GraphRecord, Place, places_of, read_graphs
-from offcert.runtime.plan.predict import Absence, Prediction, predict
+from offcert.runtime.compiled.graph_network import GraphPlace, GraphRecord, places_of, read_graphs
+from offcert.runtime.plan.predict import EvictionInterval, Prediction, predict
 from offcert.runtime.plan.step_plan import require_memory
 
 
@@ -49,6 +49,9 @@ class GraphReport:
     # kernels need inside is not among them, nor are parameters, what the step is given, gradients
     # of parameters, and copies on the host.
     peak: int | None = None
+    # Graphs of the same code that were compiled before, for other inputs, and may still run: how
+    # many follow the plan, and how many do not.
+    before: tuple[int, int] = (0, 0)
 
     @property
     def planned_bytes(self) -> int:
@@ -84,7 +87,8 @@ class GraphReport:
     def __str__(self) -> str:
         """Say it in a sentence, with what is missing by name."""
         if self.refused is not None and not self.carried:
-            return f"no part of the plan of {self.plan} is carried out: {self.refused}"
+            text = f"no part of the plan of {self.plan} is carried out: {self.refused}"
+            return text + self._earlier
         text = (
             f"{self.carried_bytes} of {self.planned_bytes} planned bytes of {self.plan} move "
             "in compiled graphs"
@@ -97,7 +101,16 @@ class GraphReport:
             text += f"; {', '.join(missing)} do not run again: {why}"
         if not self.within:
             text += f"; buffers take {self.peak} bytes at their peak, of {self.limit} allowed"
-        return text
+        return text + self._earlier
+
+    @property
+    def _earlier(self) -> str:
+        if not any(self.before):
+            return ""
+        return (
+            f"; of the graphs compiled before of the same code, {self.before[0]} follow the plan, "
+            f"{self.before[1]} do not"
+        )
 
 
 def together(reports: Sequence[GraphReport], peak: int | None) -> GraphReport:
@@ -136,7 +149,7 @@ class GraphPlan:
         return self.problem.platform.memory
 
     @cached_property
-    def places(self) -> list[Place]:
+    def places(self) -> list[GraphPlace]:
         """The place of each operation in the graphs."""
         computations = places_of(self.graphs)
         return [computations[run] for run in self.runs]
@@ -148,7 +161,7 @@ class GraphPlan:
         return [n for n, run in enumerate(self.runs) if first.setdefault(run, n) != n]
 
     @cached_property
-    def moved(self) -> dict[int, list[Absence]]:
+    def moved(self) -> dict[int, list[EvictionInterval]]:
         """When each tensor that leaves is away, in their order."""
         return self.prediction.absences
 

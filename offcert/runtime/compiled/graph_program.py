@@ -16,9 +16,10 @@ from offcert.runtime.compiled.nodes import Key, tensor_of
 from offcert.runtime.compiled.operators import (
     HOLD,
     HOST,
-    OPERATORS,
+    OFFLOAD,
+    RELOAD,
+    WAIT,
     call,
-    is_return,
     value_like,
 )
 from offcert.runtime.torch_private import SavedForBackwardsAOTOutput
@@ -138,7 +139,11 @@ class _Carried:
         self.anchor = next(iter(self.new.nodes))
         self._emit(1)
         ends = [self._result(each) for each in results_of(graph.backward.graph)]
-        hosts = [new.name for new in self.saved.values() if any(map(is_return, new.users))]
+        hosts = [
+            new.name
+            for new in self.saved.values()
+            if any(each.target is RELOAD for each in new.users)
+        ]
         _end(forward, [*results, *self.saved], output, graph.outputs)
         _end(self.new, ends, graph.backward.graph.find_nodes(op="output")[0], len(ends))
         for module, made in ((graph.forward, forward), (graph.backward, self.new)):
@@ -230,7 +235,7 @@ class _Carried:
         self.kept[tensor] = self._call(HOLD, (node,), f"held_{node.name}", node.meta["val"])
         value = value_like(node.meta["val"], HOST)
         name = f"leave_{node.name}"
-        self.host[tensor] = self._call(OPERATORS.offload, (self.kept[tensor],), name, value)
+        self.host[tensor] = self._call(OFFLOAD, (self.kept[tensor],), name, value)
 
     def _gone(self, tensor: int) -> None:
         self.node.pop(tensor, None)
@@ -245,11 +250,11 @@ class _Carried:
         size, stride = list(like.shape), list(like.stride())
         value = value_like(like, like.device, stride)
         arguments = (host, like.device, size, stride)
-        self.begun[tensor] = self._call(OPERATORS.reload, arguments, f"return_{tensor}", value)
+        self.begun[tensor] = self._call(RELOAD, arguments, f"return_{tensor}", value)
 
     def _wait(self, node: fx.Node, source: fx.Node | None, name: str) -> fx.Node:
         arguments = (node,) if source is None else (node, None, source)
-        return self._call(OPERATORS.wait, arguments, name, node.meta["val"])
+        return self._call(WAIT, arguments, name, node.meta["val"])
 
     def _call(self, target: Any, arguments: Any, name: str, value: Any) -> fx.Node:
         node = call(self.new, target, arguments, name)

@@ -31,7 +31,7 @@ from torch import fx
 from torch._functorch import config as aot_config
 
 from offcert.core.errors import InputError
-from offcert.runtime.compiled.operators import DIRECT, is_leave
+from offcert.runtime.compiled.operators import DIRECT, OFFLOAD
 
 LOG = logging.getLogger(__name__)
 NAME = "inductor"
@@ -288,7 +288,7 @@ class _Memory:
                     self.begin[name] = made.get(whole, step)
                     if whole in copies:
                         copies.add(name)
-                if is_leave(target):
+                if target is OFFLOAD:
                     copies.add(name)
         self.hosts = {self.of(name) for name in copies}  # Keys of what lies on the host
 

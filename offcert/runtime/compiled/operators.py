@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -12,20 +11,6 @@ import torch
 from torch import fx
 from torch._guards import detect_fake_mode
 from torch.fx import has_side_effect
-
-
-@dataclass(frozen=True)
-class Operators:
-    """The operators of ours that the graphs call."""
-
-    offload: Any  # ``(tensor) -> tensor``: begins to copy to the host
-    # ``(tensor, device, size, stride) -> tensor``: takes memory on the device, and begins to copy
-    # into it.
-    reload: Any
-    # ``(tensor, None, source) -> tensor``: what runs after it finds the copy complete; the source
-    # lives until then.
-    wait: Any
-
 
 HOST = torch.device("cpu")
 
@@ -150,34 +135,25 @@ for _name, _real, _fake in (
     torch.library.impl(_library, _name, "CompositeExplicitAutograd")(_real)
     torch.library.register_fake(f"offcert::{_name}", _fake, lib=_library)
 
-OPERATORS = Operators(
-    torch.ops.offcert.offload.default,
-    torch.ops.offcert.reload.default,
-    torch.ops.offcert.wait_tensor.default,
-)
-
-
+# ``(tensor) -> tensor``: begins to copy to the host.
+OFFLOAD = torch.ops.offcert.offload.default
+# ``(tensor, device, size, stride) -> tensor``: takes memory on the device, and begins to copy into
+# it.
+RELOAD = torch.ops.offcert.reload.default
+# ``(tensor, None, source) -> tensor``: what runs after it finds the copy complete; the source lives
+# until then.
+WAIT = torch.ops.offcert.wait_tensor.default
 # ``(tensor) -> tensor``: the same; for a compiler a tensor that must be in memory, just once.
 HOLD = torch.ops.offcert.hold.default
 
 # Expressions that kernels of Inductor may call instead of the operators, without asking PyTorch
 # which function that is; holding a tensor is no call at all.
-DIRECT = {
+DIRECT: dict[Any, str] = {
     HOLD: "",
-    OPERATORS.offload: f"{__name__}.begin",
-    OPERATORS.reload: f"{__name__}.begin",
-    OPERATORS.wait: f"{__name__}.wait",
+    OFFLOAD: f"{__name__}.begin",
+    RELOAD: f"{__name__}.begin",
+    WAIT: f"{__name__}.wait",
 }
-
-
-def is_leave(target: Any) -> bool:
-    """Whether a function is an operator that begins a copy to the host."""
-    return str(target) in ("offcert.offload.default", "ao.offload.default")
-
-
-def is_return(node: fx.Node) -> bool:
-    """Whether a node begins a copy from the host."""
-    return str(node.target) in ("offcert.reload.default", "ao.reload.default")
 
 
 def call(graph: fx.Graph, target: Any, arguments: Any, name: str) -> fx.Node:
@@ -201,4 +177,4 @@ def value_like(
 
 
 # Whoever removes dead nodes must not remove a wait.
-has_side_effect(OPERATORS.wait)
+has_side_effect(WAIT)

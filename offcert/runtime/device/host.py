@@ -36,7 +36,7 @@ _V2 = ("memory.max", "memory.current", ("active_file", "inactive_file"))
 
 
 def free_memory(root: Path = _ROOT) -> int | None:
-    """Return how many bytes this process can take before something is ended; None if unknown."""
+    """Return how many bytes this process can take before the system ends a process, if known."""
     left = [each for each in _lefts(root) if each is not None]
     return max(0, min(left)) if left else None
 
@@ -173,7 +173,7 @@ def mapped_file(size: int, directory: str | None) -> torch.Tensor:
 
 
 def reserve(descriptor: int, size: int) -> None:
-    """Let a file be of so many bytes, and have room for all of them.
+    """Make a file so many bytes long, with disk space set aside for all of them.
 
     If there are not so many free, on the disk or, for a file that is in memory, of that, an
     `OffcertError` says so.
@@ -199,7 +199,7 @@ def reserve(descriptor: int, size: int) -> None:
 _local = threading.local()
 
 
-class Done:
+class CopyDone:
     """A flag: whether a thread has made a copy."""
 
     __slots__ = ("_future",)
@@ -241,11 +241,11 @@ class ThreadClerk:
         target: tuple[Arena, int],
         size: int,
         after: Sequence[DeviceEvent] = (),
-    ) -> Done:
+    ) -> CopyDone:
         """Let bytes be copied once events have been reached."""
         # Views hold the memory, whatever becomes of the arenas.
         there, here = (arena.view(at, size) for arena, at in (source, target))
-        return Done(self._pool.submit(copy_after, there, here, tuple(after)))
+        return CopyDone(self._pool.submit(copy_after, there, here, tuple(after)))
 
     def close(self) -> None:
         """Wait until all is done."""
@@ -261,7 +261,7 @@ def _begin(begin: Callable[[], None] | None) -> None:
 def copy_after(source: torch.Tensor, target: torch.Tensor, after: Sequence[DeviceEvent]) -> None:
     """Copy bytes, once every event has been reached."""
     for event in after:
-        if isinstance(event, Done):
+        if isinstance(event, CopyDone):
             event.wait_as_clerk()
         else:
             event.wait_here()

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from offcert.runtime.follow.counting import Known, Reserved
+from offcert.runtime.follow.counting import CountedSteps, Reserved
 from offcert.runtime.follow.excess import Excess
 from offcert.runtime.plan.step_plan import StepPlan
-from offcert.runtime.plan.step_table import NONE, Row, Turns
+from offcert.runtime.plan.step_table import NONE, EventRow, Turns
 from offcert.runtime.watch.events import (
     END,
     OPERATOR,
@@ -32,8 +32,8 @@ from offcert.runtime.watch.signature import Signature
 from offcert.runtime.watch.tracker import LiveBytes
 
 
-class Clock(Session):
-    """A step that begins the operations of a plan that matter, one after the other.
+class StepClock(Session):
+    """A step that notices which operation of its plan begins, of those that matter to the plan.
 
     It hears of all if it is `full`, and something is done around each if they are `counted`. `now`
     is the latest operation that has begun, of those that it hears of; `entered`, if several plans
@@ -176,13 +176,13 @@ class Clock(Session):
         return self.step_plan.trace.operations[operation].name if operation >= 0 else "nothing"
 
 
-_NOTHING = Row(NONE, ())
+_NOTHING = EventRow(NONE, ())
 
 
 def listen(
     hooks: Hooks, step_plans: Sequence[StepPlan], *, idle: bool, full: bool, every: bool
 ) -> None:
-    """Hook the modules that steps by some plans have to hear of, or `every` one.
+    """Hook the modules whose calls matter to some plans, or `every` module.
 
     Steps under plans that change nothing count if `idle`; steps hear of every operation if `full`.
     """
@@ -194,11 +194,11 @@ def listen(
 
 
 class GradientTurns:
-    """A hook on a tensor: with its first gradient, its second and so on, an operation may begin."""
+    """A hook on a tensor: each time its gradient arrives, an operation may begin."""
 
     __slots__ = ("_again", "_operations", "guard", "session")
 
-    def __init__(self, session: Clock, operations: Turns) -> None:
+    def __init__(self, session: StepClock, operations: Turns) -> None:
         self.session = session
         self.guard: Guard = session.hooks.guard
         self._operations, self._again = operations, 0
@@ -215,7 +215,7 @@ class GradientTurns:
 
 
 class IdleRun(Session):
-    """A step under a plan that changes nothing: it runs as without us."""
+    """A step whose plan changes nothing: it runs as it would without offcert."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class IdleRun(Session):
         step_plan: StepPlan,
         exceeds: Callable[[str], None],
         reserved: Reserved,
-        known: Known,
+        known: CountedSteps,
         counter: LiveBytes | None,
     ) -> None:
         super().__init__(hooks)

@@ -44,7 +44,7 @@ class _Steps:
         self.beyond: list[tuple[Signature, str]] = []
 
 
-class Known:
+class CountedSteps:
     """The findings of the steps of a plan that were counted.
 
     They are told apart by the shape of the graph and by what the model is called with: a step that
@@ -124,7 +124,7 @@ class Counting:
     ) -> None:
         self._hooks, self._announce, self._device = hooks, announce, device
         self._count = count
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, CountedSteps] = {}
         self._counter: LiveBytes | None = None
         self._undo = ExitStack()
         self._thread = 0
@@ -138,11 +138,11 @@ class Counting:
         self._thread = threading.get_ident()
         return self.leave
 
-    def known(self, step_plan: StepPlan) -> Known:
+    def known(self, step_plan: StepPlan) -> CountedSteps:
         """Return the findings of a plan's steps that were counted."""
         key = id(step_plan)
         if key not in self._known:
-            self._known[key] = Known()
+            self._known[key] = CountedSteps()
         return self._known[key]
 
     def forget(self, step_plan: StepPlan) -> None:
@@ -205,7 +205,7 @@ def _exclude(counter: LiveBytes, parameter: torch.Tensor) -> None:
 
 
 class Counts:
-    """Live bytes that a counter finds at the begin and the end of operations, and the most in each.
+    """Live bytes at the begin and the end of each operation, and the most within it.
 
     Another step that begins ends it.
     """

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import torch
 
 from offcert.core.trace import Tensor
-from offcert.runtime.follow.counting import Known
+from offcert.runtime.follow.counting import CountedSteps
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.step_table import StepTable
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.watch.events import ENTER, LEAVE, OUTPUT
 from offcert.runtime.watch.operators import UNKNOWN, NodeCount, keeps_casts
 from offcert.runtime.watch.saved_hooks import SavedPlace, dtype_name
@@ -41,7 +41,7 @@ class LeftOut(set[int]):
         self._hidden: dict[int, int] = {}
 
     def leave(
-        self, first: int, end: int, entries: Iterable[Entry], *, something: object
+        self, first: int, end: int, entries: Iterable[StorageEntry], *, something: object
     ) -> str | None:
         """Leave out the operations from `first` on that come before `end`.
 
@@ -82,7 +82,7 @@ class LeftOut(set[int]):
         return f"{self._plan.trace.operations[min(self)].name} never began"
 
     def besides(self) -> Iterator[tuple[int, int]]:
-        """Yield operations with the bytes that may be held in them of one that was left out."""
+        """Yield operations, and the bytes that one which was left out may hold in each."""
         begun, peaks = self._plan.prediction.at_begin, self._plan.prediction.peaks
         for operation, other in self._hidden.items():
             yield operation, peaks[other] - begun[other]
@@ -174,7 +174,7 @@ def sizes_of(call: Signature | None) -> str:
 
 
 class StepEntries:
-    """Storages that a step has saved, by the place of their like in the captured one.
+    """Storages that a step has saved, by the place of the matching storage in the captured one.
 
     `smaller` is the first call that asks for less than the captured one, or has other numbers; None
     if all were as captured. `spared` are tensors that a smaller step has saved.
@@ -182,13 +182,13 @@ class StepEntries:
 
     def __init__(self, table: StepTable, left_out: LeftOut) -> None:
         # Not a dictionary that forgets the dead: that costs more than all of them take.
-        self.by_place: dict[SavedPlace, weakref.ref[Entry]] = {}
+        self.by_place: dict[SavedPlace, weakref.ref[StorageEntry]] = {}
         self.left_out = left_out
         self.smaller: Signature | None = None
         self.spared: list[Spared] = []
         self._alike = table.alike
 
-    def add(self, operation: int, size: int, tensor: torch.Tensor) -> Entry:
+    def add(self, operation: int, size: int, tensor: torch.Tensor) -> StorageEntry:
         """Return the entry of a storage of so many bytes that is saved for the first time.
 
         In a smaller step it is the first one not met that the same operation saved, of the same
@@ -206,20 +206,20 @@ class StepEntries:
             place = place._replace(ordinal=place.ordinal + 1)
         return self.put(place, size)
 
-    def put(self, place: SavedPlace, size: int) -> Entry:
+    def put(self, place: SavedPlace, size: int) -> StorageEntry:
         """Return the entry of a storage of so many bytes that counts as saved at a place."""
-        entry = Entry(place, size)
+        entry = StorageEntry(place, size)
         self.by_place[place] = weakref.ref(entry)
         return entry
 
-    def alive(self) -> Iterator[Entry]:
+    def alive(self) -> Iterator[StorageEntry]:
         """Yield the entries that autograd still needs."""
         for reference in self.by_place.values():
             entry = reference()
             if entry is not None:
                 yield entry
 
-    def instead(self, place: SavedPlace) -> Entry | None:
+    def instead(self, place: SavedPlace) -> StorageEntry | None:
         """Return the entry of a storage as that of an operation which was left out, or None.
 
         At its place the captured step saved nothing like it.
@@ -245,11 +245,11 @@ class Excess:
         self,
         step_plan: StepPlan,
         parts: Parts,
-        known: Known | None = None,
+        known: CountedSteps | None = None,
     ) -> None:
         self.step_plan, self.parts = step_plan, parts
         self.stayed: list[Stayed] = []
-        self._known = Known() if known is None else known
+        self._known = CountedSteps() if known is None else known
         self._nodes: NodeCount | None = None
         self._made: list[int] = []
         self._call: Signature | None = None

@@ -22,7 +22,11 @@ from offcert.runtime.follow.run import StepRun
 from offcert.runtime.follow.step_storages import StepStorages
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.segments.attach import SegmentedSteps, Segments
-from offcert.runtime.streaming.mover_makers import mover_maker_for
+from offcert.runtime.streaming.mover_makers import (
+    MoverMaker,
+    StreamMoverMaker,
+    SynchronousMoverMaker,
+)
 from offcert.runtime.watch.events import OPERATOR, Session
 from offcert.runtime.watch.guard import Guard
 from offcert.runtime.watch.hooks import Hooks, require_cpu, require_no_graphs
@@ -33,7 +37,7 @@ from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes
 
 
-class Listener(Protocol):
+class StepListener(Protocol):
     """The object that hears of steps first: a `Follower`, or one that makes its plans."""
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
@@ -70,7 +74,7 @@ class Relay:
     Hooks hold the relay: they would keep a context alive that its program has dropped.
     """
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: StepListener) -> None:
         self.listener = weakref.ref(listener)
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
@@ -135,8 +139,11 @@ class Follower:
         self.step_plans = list(step_plans)
         self.accounts = Accounts(options.strict)
         self.reserved = Reserved(device, options.reserved_limit)
-        self.mover_maker = mover_maker_for(
-            device, options.directory, timed=options.timed, spill=options.spill
+        known: dict[str, Any] = {"timed": options.timed, "spill": options.spill}
+        self.mover_maker: MoverMaker[Any] = (
+            SynchronousMoverMaker(options.directory, **known)
+            if device is None
+            else StreamMoverMaker(device, **known)
         )
         self.relay = Relay(self)
         self.hooks = Hooks(root, self.relay, Guard(self.relay.failed))
@@ -276,7 +283,7 @@ class Follower:
             return self._run_idle(chosen, counter, call)
         run = self._start(chosen, counter, call)
         if run is not None and others:
-            run.choose_among(found)
+            run.alternatives, run.entered = tuple(found), []
         return run
 
     def _run_idle(self, chosen: StepPlan, counter: LiveBytes | None, call: Signature) -> IdleRun:

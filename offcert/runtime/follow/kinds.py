@@ -69,7 +69,8 @@ class Kinds:
 
     def tell_apart(self, step_plans: Sequence[StepPlan]) -> bool:
         """Whether steps are told apart by all that they do: they vary, or begin alike."""
-        return self.vary or share_calls(step_plans)
+        calls = [each.capture.calls[0] for each in step_plans]
+        return self.vary or any(call in calls[:number] for number, call in enumerate(calls))
 
     def forget(self, step_plan: StepPlan) -> None:
         """Know nothing any more of a plan that no step follows from now on."""
@@ -160,25 +161,16 @@ def is_smaller(run: StepRun) -> bool:
 
 
 def foreign_kernels(step_plan: StepPlan, here: str) -> str | None:
-    """Return in words that a step was captured for kernels of a card, and runs on the CPU."""
-    source = step_plan.problem.source or {}
-    kernels = source.get("attention")
-    if here != "cpu" or kernels in (None, MATH):
-        return None
-    return (
-        f"the step of {step_plan.name} was captured for attention as {source.get('hardware')} runs "
-        f"it ({kernels}), which keeps other tensors than the CPU may"
-    )
+    """Return in words that a step was captured for kernels of a card, and runs on the CPU.
+
+    Products are none: the CPU computes attention by them, too, where it has no kernel.
+    """
+    by_products = (step_plan.problem.source or {}).get("attention") == MATH
+    return None if by_products else step_plan.said_of_attention(here)
 
 
 def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
-
-
-def share_calls(step_plans: Sequence[StepPlan]) -> bool:
-    """Whether some of the plans are for steps that begin with the same call."""
-    calls = [each.capture.calls[0] for each in step_plans]
-    return any(call in calls[:number] for number, call in enumerate(calls))
 
 
 def _entered(step_plan: StepPlan) -> list[str]:

@@ -18,7 +18,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.training_record import HostMemory
 from offcert.runtime.follow.counting import host_memory_of
-from offcert.runtime.follow.follower import Follower, Listener, unhook
+from offcert.runtime.follow.follower import Follower, StepListener, unhook
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike, StepPlan, step_plans
@@ -50,7 +50,7 @@ def follow(
     return Offload(model, options.within_host(found), options)
 
 
-class Planning(Listener, Protocol):
+class Planning(StepListener, Protocol):
     """The object that makes plans while a training goes on, and hears of its steps first."""
 
     @property

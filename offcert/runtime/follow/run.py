@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
 from offcert.core.errors import PlanError
 from offcert.runtime.device.interface import MemoryReading
-from offcert.runtime.follow.clock import Clock
-from offcert.runtime.follow.counting import Counts, Known, Reserved
+from offcert.runtime.follow.clock import StepClock
+from offcert.runtime.follow.counting import CountedSteps, Counts, Reserved
 from offcert.runtime.follow.excess import AS_ONE, Excess, LeftOut, Stayed, StepEntries, sizes_of
 from offcert.runtime.plan.reports import StepReport, Unforeseen
 from offcert.runtime.plan.step_plan import StepPlan
@@ -19,7 +19,7 @@ from offcert.runtime.plan.step_table import SavedKind
 from offcert.runtime.segments.settings import HELD
 from offcert.runtime.streaming.synchronous import Mover
 from offcert.runtime.torch_private import undispatched
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.watch.events import Event
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.saved_hooks import SavedPlace, dtype_name
@@ -27,7 +27,7 @@ from offcert.runtime.watch.signature import Signature, as_if_on, covers
 from offcert.runtime.watch.tracker import LiveBytes
 
 
-class StepRun(Clock):
+class StepRun(StepClock):
     """A step that follows a plan as long as it is the step that was captured.
 
     Before an operation begins, a mover does what the plan wants done by then; `mover` is None for a
@@ -50,7 +50,7 @@ class StepRun(Clock):
         ended: Callable[[StepRun], None] | None = None,
         reserved: Reserved | None = None,
         full: bool = False,
-        known: Known | None = None,
+        known: CountedSteps | None = None,
     ) -> None:
         counted = counter is not None
         full = full or self.hears_all or counted or step_plan.by_operators
@@ -67,7 +67,7 @@ class StepRun(Clock):
         self.counted_as: str | None = None  # As what kind of step
         # Whether an error of ours is why it does not follow its plan.
         self.counter, self.broken = counter, False
-        # The plans that the plan was chosen from, if there were several.
+        # The plans that the plan was chosen from, if there were several: modules tell them apart.
         self.alternatives: tuple[StepPlan, ...] = ()
         self._mover, self._strict, self._ended = mover, strict, ended
         self._calls_made = 0
@@ -75,7 +75,7 @@ class StepRun(Clock):
         # Operators are told apart by numbers alone, and not all operations are heard of.
         self._tells_less = full and not self.by_operators
         self._entries = StepEntries(self.table, self.left_out)
-        self.by_place: dict[SavedPlace, weakref.ref[Entry]] = self._entries.by_place
+        self.by_place: dict[SavedPlace, weakref.ref[StorageEntry]] = self._entries.by_place
         self._saved: defaultdict[SavedKind, int] = defaultdict(int)
         self._unforeseen: list[Unforeseen] = []
         self._excess = Excess(step_plan, hooks.parts, known)
@@ -84,10 +84,6 @@ class StepRun(Clock):
         # Bytes that may be on the device beside all that the plan puts there.
         self.room = step_plan.limit - max(step_plan.prediction.peaks, default=0)
         self._beside, self._beside_bytes = set[int](), 0  # Left on the device by a rehearsal.
-
-    def choose_among(self, step_plans: Sequence[StepPlan]) -> None:
-        """Take note of what tells the plan from those that it was chosen among."""
-        self.alternatives, self.entered = tuple(step_plans), []
 
     def accepts(self, call: Signature) -> bool:
         """Take a call of the model as the next one of this step, if it is, or is covered by it."""
@@ -190,7 +186,7 @@ class StepRun(Clock):
             pinning=None if mover is None else mover.pinning,
         )
 
-    # The clock, of which `Clock` tells.
+    # The clock, of which `StepClock` tells.
 
     def _is_last(self, end: Event) -> bool:
         # A pass inside of the forward pass may go unnoticed: the recorder watched more.
@@ -223,7 +219,7 @@ class StepRun(Clock):
         """Take note of bytes that could not leave before an operation."""
         self._excess.stayed.append(Stayed(tensor, operation, size))
 
-    def comes_early(self, entry: Entry) -> None:
+    def comes_early(self, entry: StorageEntry) -> None:
         """Take note of bytes that autograd asks for before the plan brings them back."""
         tensor = self.step_plan.places.get(entry.key)
         if self.left_out and tensor is not None:
@@ -311,7 +307,7 @@ class StepRun(Clock):
 
     # Tensors that the forward pass saves.
 
-    def entry(self, place: SavedPlace) -> Entry | None:
+    def entry(self, place: SavedPlace) -> StorageEntry | None:
         """Return the entry that was saved at a place, if autograd still needs it, or None."""
         reference = self.by_place.get(place)
         return None if reference is None else reference()
@@ -321,7 +317,7 @@ class StepRun(Clock):
         """Whether streams move tensors."""
         return self._mover is not None and self._mover.in_streams
 
-    def asked_for(self, entry: Entry) -> None:
+    def asked_for(self, entry: StorageEntry) -> None:
         """Bring back what autograd asks for, if the plan has not."""
         if self._mover is not None:
             if entry.away:
@@ -334,7 +330,7 @@ class StepRun(Clock):
         if self._mover is not None and not self._mover.is_here:
             self.deviate("operators run in several streams, and plans are followed in one")
 
-    def saved(self, size: int, tensor: torch.Tensor) -> Entry:
+    def saved(self, size: int, tensor: torch.Tensor) -> StorageEntry:
         """Return the entry of a storage that is saved for the first time."""
         stretch = self.now if self.now > 0 else 0
         if self._entries.smaller is None:
@@ -346,7 +342,7 @@ class StepRun(Clock):
             except LookupError:
                 pass
             else:
-                entry = Entry(place, size)
+                entry = StorageEntry(place, size)
                 self.by_place[place] = weakref.ref(entry)
                 return entry
             shape, dtype = tuple(tensor.shape), dtype_name(tensor.dtype)

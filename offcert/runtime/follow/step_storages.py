@@ -7,7 +7,7 @@ import weakref
 import torch
 
 from offcert.runtime.follow.run import StepRun
-from offcert.runtime.watch.entries import Entry, Handle
+from offcert.runtime.watch.entries import Handle, StorageEntry
 from offcert.runtime.watch.events import UNPACK
 from offcert.runtime.watch.guard import guarded
 from offcert.runtime.watch.saved_hooks import (
@@ -42,7 +42,7 @@ class StepStorages(SavedStorages):
     def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
         """Return the context in which autograd saves handles."""
         mine = StepStorages.pack.__wrapped__, StepStorages.unpack  # type: ignore[attr-defined]
-        keep_uncompiled(*mine, StepRun.saved, Entry.__init__, Handle.__init__)
+        keep_uncompiled(*mine, StepRun.saved, StorageEntry.__init__, Handle.__init__)
         return super().hooks()
 
     @guarded(SavedStorages._alone)
@@ -110,13 +110,13 @@ class StepStorages(SavedStorages):
         tensor = data = None
         return super().unpack(handle)
 
-    def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
+    def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> StorageEntry:
         """Return the entry that the step makes for it."""
         if self._in_streams:
             self._run.saves()
         return self._run.saved(storage.nbytes(), tensor)
 
-    def saved_again(self, entry: Entry) -> None:
+    def saved_again(self, entry: StorageEntry) -> None:
         """Tell the step in which stream it is used, too."""
         self._run.saves()
 

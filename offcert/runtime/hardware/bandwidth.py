@@ -97,16 +97,10 @@ class LinkReading:
     def to_json(self) -> dict[str, Any]:
         """Return all of it as a JSON value, for the ``source`` of a problem."""
         rates = {"alone": self.alone, "together": self.together, "computing": self.computing}
-        document: dict[str, Any] = {
-            name: rate.to_json() for name, rate in rates.items() if rate is not None
-        }
-        if self.computing_ns is not None:
-            document["computing_ns"] = self.computing_ns
-        if self.copying_ns is not None:
-            document["copying_ns"] = self.copying_ns
-        if self.arena is not None:
-            document["arena"] = self.arena
-        return document
+        document: dict[str, Any] = {name: rate and rate.to_json() for name, rate in rates.items()}
+        for name in ("computing_ns", "copying_ns", "arena"):
+            document[name] = getattr(self, name)
+        return {name: value for name, value in document.items() if value is not None}
 
 
 class _Direction:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from offcert.core.documents import Fields, write_atomically
+from offcert.core.documents import Fields, naming, write_text
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, short_repr, show
 from offcert.core.units import parse_size
@@ -49,26 +49,19 @@ def hardware(name: str | Hardware, *, peak: bool = False, attention: str | None 
         found = calibrated(hardware(name.removesuffix(CALIBRATED)))
     elif name.endswith(_SUFFIX):
         found = _read(Path(name))
+    elif (card := spelled(name)) is not None:
+        found = card
     else:
-        found = _named(name)
+        raise InputError(
+            f"hardware must be one of {', '.join(HARDWARE)}, or a file that ends in {_SUFFIX}, not "
+            f"{show(name)}{meant(name, HARDWARE)}"
+        )
     if attention is not None and attention != found.attention:
         found = _with_kernel(found, attention)
     none: Mapping[str, Fraction] = MappingProxyType({})
     if not peak:
         return found
     return replace(found, efficiency=none, kernels=none, once=True, sustained=Fraction(1))
-
-
-def _named(name: str) -> Hardware:
-    found = spelled(name)
-    if found is None:
-        known = ", ".join(HARDWARE)
-        hint = meant(name, HARDWARE)
-        raise InputError(
-            f"hardware must be one of {known}, or a file that ends in {_SUFFIX}, not "
-            f"{show(name)}{hint}"
-        )
-    return found
 
 
 def write_hardware(path: str | Path, card: Hardware) -> None:
@@ -99,12 +92,7 @@ def write_hardware(path: str | Path, card: Hardware) -> None:
         reached[str(OperationClass.ATTENTION)] = card.reached(OperationClass.ATTENTION)
     if reached:
         lines += ["[efficiency]", *(f"{name} = {float(part)}" for name, part in reached.items())]
-    text = "\n".join([*lines, ""])
-
-    def write(target: Path) -> None:
-        target.write_text(text, encoding="utf-8")
-
-    write_atomically(path, write)
+    write_text(path, "\n".join([*lines, ""]))
 
 
 def _with_kernel(found: Hardware, kernel: str) -> Hardware:
@@ -125,10 +113,8 @@ def _read(path: Path) -> Hardware:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
-    try:
+    with naming(path):
         return _parsed(Fields(document))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _parsed(fields: Fields) -> Hardware:

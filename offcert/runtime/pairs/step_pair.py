@@ -19,12 +19,12 @@ from torch import nn
 from offcert.core.errors import InputError, OffcertError
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.training_record import AllocatorPeaks
-from offcert.runtime.capture.borrowed import random_state_kept
+from offcert.runtime.capture.borrowed import RandomState, random_state_kept
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.pairs.train_device import TrainDevice
-from offcert.runtime.pairs.training_report import Comparison, Deviation, StepComparison, deviations
+from offcert.runtime.pairs.training_report import Deviation, PairStep, StepComparison, deviations
 from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.watch.guard import OffloadWarning, one_line
@@ -54,7 +54,7 @@ class Pair:
         self._plain, self._planned, self._optimisers = plain, planned, optimisers
         self._turns = Turns(torch.device("cpu")) if turns is None else turns
 
-    def step(self, run_plain: Pass, run_planned: Pass) -> Comparison:
+    def step(self, run_plain: Pass, run_planned: Pass) -> PairStep:
         """Take one optimiser step with both, from the same random state, and compare everything."""
         for optimiser in self._optimisers:
             optimiser.zero_grad()
@@ -74,7 +74,7 @@ class Pair:
                 optimiser.step()
         differences += self._differences("parameter", lambda network: network.named_parameters())
         differences += self._differences("buffer", lambda network: network.named_buffers())
-        return Comparison(
+        return PairStep(
             _number(plain_loss),
             _number(planned_loss),
             tuple(differences),
@@ -127,43 +127,6 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
 
 
-@dataclass(frozen=True)
-class RandomState:
-    """The states of all generators that models use without asking."""
-
-    torch: torch.Tensor
-    python: Any
-    numpy: Any
-    cuda: tuple[Any, ...] = ()
-
-    @classmethod
-    def now(cls) -> RandomState:
-        """Return the states as they are."""
-        return cls(
-            torch.get_rng_state(),
-            random.getstate(),
-            copy.deepcopy(numpy.random.get_state()),
-            tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else (),
-        )
-
-    def restore(self) -> None:
-        """Go back to these states."""
-        torch.set_rng_state(self.torch)
-        random.setstate(self.python)
-        numpy.random.set_state(self.numpy)
-        if self.cuda:
-            torch.cuda.set_rng_state_all(self.cuda)
-
-    def is_same(self, other: RandomState) -> bool:
-        """Whether two states are equal."""
-        return (
-            torch.equal(self.torch, other.torch)
-            and self.python == other.python
-            and all(numpy.array_equal(a, b) for a, b in zip(self.numpy, other.numpy, strict=True))
-            and all(torch.equal(a, b) for a, b in zip(self.cuda, other.cuda, strict=False))
-        )
-
-
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed the generators that models use without asking, and put them back after the block."""
@@ -197,6 +160,9 @@ class StepPair:
         self._plain, self._step_plan, self._device = plain, planned, device
         self._options = options
         self._count = options.count is not False
+        # Of the latest planned step, known only while its context is open.
+        self._times: Schedule | None = None
+        self._memory: AllocatorPeaks | None = None
         self._home = device_of(plain.model)
         self._turns = Turns(device.tensors)
         # Of a plan that counts and of one that does not: the hooks of neither are in the way.
@@ -233,17 +199,16 @@ class StepPair:
         # Counting takes time at every operator. Where that would show in the times of the device,
         # only the first step is counted, which warms it up.
         count = self._count and not (self._device.is_real and self.taken)
-        followed = _Followed()
         found = self._pair.step(
             partial(self._execute, self._plain, copies[0]),
-            partial(self._follow, copies[1], self.context(count), followed),
+            partial(self._follow, copies[1], self.context(count)),
         )
         report = self.context(count).report
-        comparison = self._compared(found, report, followed, count=count)
-        self.taken.append(Taken(report, comparison, followed.times, followed.memory))
+        comparison = self._compared(found, report, count=count)
+        self.taken.append(Taken(report, comparison, self._times, self._memory))
         return comparison
 
-    def _follow(self, batch: Any, context: Offload, followed: _Followed) -> torch.Tensor | None:
+    def _follow(self, batch: Any, context: Offload) -> torch.Tensor | None:
         streams, batch = self._device.streams, self._turns.batch(batch)
         if not self.taken:
             # Memory that plain training had reserved is not the plan's.
@@ -256,10 +221,10 @@ class StepPair:
                     streams.reset_peaks()
                     before = streams.memory().allocated
                 loss = self._execute(self._planned, batch)
-                followed.times = context.times
+                self._times = context.times
                 if streams is not None:
                     reading = streams.memory()
-                    followed.memory = AllocatorPeaks(
+                    self._memory = AllocatorPeaks(
                         before, reading.peak_allocated, reading.peak_reserved
                     )
         return loss
@@ -275,15 +240,13 @@ class StepPair:
             raise InputError(f"a training step of {name} failed: {one_line(error)}") from error
         return loss
 
-    def _compared(
-        self, found: Comparison, report: StepReport, followed: _Followed, *, count: bool
-    ) -> StepComparison:
+    def _compared(self, found: PairStep, report: StepReport, *, count: bool) -> StepComparison:
         deviation = report.deviation
         if report.prediction is None and not report.finished:
             deviation = "step.run has not called the model that it was given"
         elif deviation is None and not report.planned:
             deviation = "the step has not ended"
-        times, operations = followed.times, len(self._step_plan.trace)
+        times, operations = self._times, len(self._step_plan.trace)
         return StepComparison(
             **vars(found),
             deviations=self._deviations(report) if count else (),
@@ -334,11 +297,3 @@ def _copied(step: TrainingStep) -> TrainingStep:
         name = type(step.model).__name__
         raise InputError(f"{name} cannot be copied: {one_line(error)}") from error
     return TrainingStep(model, run, step.batch, optimiser)
-
-
-@dataclass
-class _Followed:
-    """Facts that are known only while the context of a planned step is open."""
-
-    times: Schedule | None = None
-    memory: AllocatorPeaks | None = None

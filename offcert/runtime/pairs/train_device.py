@@ -20,7 +20,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.core.messages import short_repr
+from offcert.core.forms import member
 from offcert.core.platform import Kind, Platform
 from offcert.questions.schedule.carried import launch_times
 from offcert.questions.schedule.problem import Problem
@@ -31,7 +31,7 @@ from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
-from offcert.runtime.simulated import Policy, RealHost, SimulatedDevice
+from offcert.runtime.simulated import RealHost, SimulatedDevice
 from offcert.runtime.streaming.step_events import forecast
 from offcert.runtime.watch.hooks import require_cpu
 
@@ -87,9 +87,7 @@ class HostedSteps:
         self.host = host
         self._sizes: dict[Kind, tuple[int, ...]] = dict.fromkeys(Kind, ())
         self._coming = {kind: iter(self._sizes[kind]) for kind in Kind}
-        self.device = SimulatedDevice.of(
-            platform, policy=Policy.IDEAL, host=host, size_of=self._size_of
-        )
+        self.device = SimulatedDevice(platform, host=host, size_of=self._size_of)
 
     def _size_of(self, kind: Kind, size: int) -> int:
         """Return the bytes of the plan's next transfer in a direction, if it has one."""
@@ -144,11 +142,9 @@ class HostedSteps:
 def _sizes_of(plan: StepPlan) -> dict[Kind, tuple[int, ...]]:
     """Return the bytes of a plan's transfers, in the order in which they are handed over."""
     assert plan.timetable is not None
-    actions = [action for row in plan.timetable.actions for action in row]
-    return {
-        kind: tuple(plan.trace.gap_size(each.gap) for each in actions if each.act is act)
-        for kind, act in ((Kind.OFFLOAD, Act.COPY_OUT), (Kind.PREFETCH, Act.CLAIM))
-    }
+    acts = {Kind.OFFLOAD: Act.COPY_OUT, Kind.PREFETCH: Act.CLAIM}
+    gaps = {kind: plan.timetable.gaps(act) for kind, act in acts.items()}
+    return {kind: tuple(map(plan.trace.gap_size, found)) for kind, found in gaps.items()}
 
 
 @contextmanager
@@ -211,9 +207,7 @@ class HostKind(StrEnum):
 
 def require_host(host: str, device: object) -> None:
     """Raise an `InputError` if there is no such host, or a device that has its own."""
-    if host not in list(HostKind):
-        known = ", ".join(HostKind)
-        raise InputError(f"host must be one of {known}, not {short_repr(host)}")
+    member(HostKind, host, "host")
     if host == HostKind.REAL and device != DeviceKind.SIMULATED:
         asked = device if isinstance(device, str) else "a device of one's own"
         raise InputError(f"host {host} is for the device {DeviceKind.SIMULATED}, not for {asked}")
@@ -271,9 +265,7 @@ def train_device(
     """
     if not isinstance(asked, str):
         return _given(asked, model)
-    if asked not in list(DeviceKind):
-        known = ", ".join(DeviceKind)
-        raise InputError(f"device must be one of {known}, not {short_repr(asked)}")
+    member(DeviceKind, asked, "device")
     on = cuda_device(model, timed=True) if asked in (DeviceKind.AUTO, DeviceKind.CUDA) else None
     if asked == DeviceKind.CUDA and on is None:
         on = CudaDevice(timed=True)
@@ -283,12 +275,10 @@ def train_device(
     cpu = torch.device("cpu")
     if asked != DeviceKind.SIMULATED:
         return TrainDevice(DeviceKind.CPU, None, cpu)
-    simulated = SimulatedDevice.of(
+    simulated = SimulatedDevice(
         problem.platform,
         # Otherwise nobody tells it which memory operators take.
         memory=problem.platform.memory if count else None,
-        # The limit is one of bytes; how an allocator's blocks lie is another question.
-        policy=Policy.IDEAL,
         strict=True,
     )
     return TrainDevice(DeviceKind.SIMULATED, simulated, cpu)

@@ -27,7 +27,7 @@ class Deviation:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairStep:
     """One optimiser step of two copies, of which one follows a plan."""
 
     # None if the step does not return them.
@@ -42,7 +42,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class StepComparison(Comparison):
+class StepComparison(PairStep):
     """One optimiser step, plain and planned, and how the plan was followed in it."""
 
     deviations: tuple[Deviation, ...]  # Where live bytes were not as predicted

@@ -15,6 +15,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -55,7 +56,9 @@ class HostLayout(Generic[Key]):
         """The storages that have bytes where each lies, itself among them."""
         found: dict[Key, list[Key]] = {key: [] for key in self.keys}
         sizes = [each.size for each in self.problem.residences]
-        rows = sorted(zip(self.placement.addresses, sizes, self.keys, strict=True), key=_address)
+        rows = sorted(
+            zip(self.placement.addresses, sizes, self.keys, strict=True), key=itemgetter(0)
+        )
         open_rows: list[tuple[int, Key]] = []
         for address, size, key in rows:
             open_rows = [row for row in open_rows if row[0] > address]
@@ -78,10 +81,6 @@ class HostLayout(Generic[Key]):
         return self.problem.load
 
 
-def _address(row: tuple[int, int, object]) -> int:
-    return row[0]
-
-
 def host_layout(
     name: str, stays: HostResidences, parts: Mapping[int, Sequence[tuple[Key, int]]]
 ) -> HostLayout[Key]:
@@ -102,7 +101,7 @@ def host_layout(
 
 
 def placed(problem: PlacementProblem) -> Placement:
-    """Return the best of a few placements; the first one whose pool is the load."""
+    """Return the best of a few placements, or the first whose pool is no larger than the load."""
     sizes = problem.sizes
     if sum(sizes) == problem.load:
         # All are needed at once, as where everything leaves before anything returns.
@@ -164,12 +163,6 @@ class HostPlan(Generic[Key]):
     def in_file(self) -> int:
         """Bytes of the file."""
         return self.layout.pool - self.registered if self.spilled else 0
-
-    @property
-    def spilled_bytes(self) -> int:
-        """Bytes that are written to the file in a step; as many are read from it, or more."""
-        pairs = zip(self.layout.keys, self.layout.problem.residences, strict=True)
-        return sum(residence.size for key, residence in pairs if key in self.spilled)
 
 
 def host_plan(

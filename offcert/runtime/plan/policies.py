@@ -20,7 +20,7 @@ from offcert.runtime.capture import read_capture
 from offcert.runtime.plan.place import carried_by, place, program_in, steady
 from offcert.runtime.plan.step_plan import CertificateLike, planned
 from offcert.runtime.segments.placed import PlacedSegment
-from offcert.runtime.segments.selective import Policies, Region
+from offcert.runtime.segments.selective import CheckpointRegion, Policies
 
 _BYTES = Units("ns", "B")
 
@@ -238,14 +238,14 @@ class _Said:
 
     def _region(
         self, segment: Segment, named: PlacedSegment, unrolling: CarriedUnrolling
-    ) -> Region:
+    ) -> CheckpointRegion:
         span, kept = unrolling.spans[segment], kept_in(segment)
         made: dict[int, list[tuple[str, int]]] = {}
         for sight in self.record.results:
             if span.enter <= sight.moment < span.leave:
                 made.setdefault(sight.moment, []).append((sight.dtype, len(sight.shape)))
         moments = sorted(made)
-        return Region(
+        return CheckpointRegion(
             replace(named, kept=(), inner=()),
             tuple(tuple(made[each]) for each in moments),
             frozenset(n for n, each in enumerate(moments) if self.record.operation(each) in kept),

@@ -14,7 +14,7 @@ from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 
 
-class Absence(NamedTuple):
+class EvictionInterval(NamedTuple):
     """A stretch in which a tensor is off the device, by operations."""
 
     release: int  # Before it the tensor has left
@@ -43,7 +43,7 @@ class Prediction:
         return max(self.peaks)
 
     @property
-    def absences(self) -> dict[int, list[Absence]]:
+    def absences(self) -> dict[int, list[EvictionInterval]]:
         """When each tensor that moves is away, in the order in which they leave."""
         claims: dict[int, list[int]] = defaultdict(list)
         releases: dict[int, list[int]] = defaultdict(list)
@@ -51,7 +51,9 @@ class Prediction:
             for rows, tensors in ((releases, gone), (claims, back)):
                 for tensor in tensors:
                     rows[tensor].append(operation)
-        return {each: list(map(Absence, releases[each], claims[each])) for each in releases}
+        return {
+            each: list(map(EvictionInterval, releases[each], claims[each])) for each in releases
+        }
 
 
 def predict(trace: Trace, plan: Plan | Schedule | FluidSchedule) -> Prediction:
@@ -92,16 +94,9 @@ def predict(trace: Trace, plan: Plan | Schedule | FluidSchedule) -> Prediction:
             )
         releases[release].append(gap.tensor)
         claims[move.before].append(gap.tensor)
-    return _follow(trace, releases, claims)
-
-
-def _follow(
-    trace: Trace, releases: dict[int, list[int]], claims: dict[int, list[int]]
-) -> Prediction:
     moves = [
-        [(tensor, False) for tensor in releases[index]]
-        + [(tensor, True) for tensor in claims[index]]
-        for index in range(len(trace))
+        [*((tensor, False) for tensor in releases[n]), *((tensor, True) for tensor in claims[n])]
+        for n in range(len(trace))
     ]
     return predict_in_order(trace, moves)
 

@@ -134,7 +134,7 @@ class StepReport:
             arena += f"; {_mib(self.pinning.registered)} pinned in {self.pinning.seconds:.1f} s"
         if self.outside_bytes:
             arena += f"; {self.outside_entries} copies outside of it, {_mib(self.outside_bytes)}"
-        again = _listed([str(each) for each in self.again])
+        again = listed([str(each) for each in self.again])
         if self.state_bytes:
             again += f"; {_mib(self.state_bytes)} of state copied for it"
         out, back = _mib(self.offloaded_bytes), _mib(self.prefetched_bytes)
@@ -187,8 +187,8 @@ def _mib(size: int) -> str:
     return f"{size / 2**20:.2f} MiB"
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Return the first names of some, and how many more there are."""
+def listed(names: Sequence[str]) -> str:
+    """Return the first three names in words, and how many more there are."""
     unlike = list(dict.fromkeys(names))
     if not unlike:
         return "nothing"
@@ -200,4 +200,4 @@ def _sized(rows: Sequence[tuple[str, int]]) -> str:
     """Return how many bytes some have together, and which."""
     if not rows:
         return "nothing"
-    return f"{_mib(sum(size for _, size in rows))}: {_listed([name for name, _ in rows])}"
+    return f"{_mib(sum(size for _, size in rows))}: {listed([name for name, _ in rows])}"

@@ -20,13 +20,13 @@ from offcert.questions.schedule.residences import host_residences_in_order
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.runtime.capture import Capture, read_capture
+from offcert.runtime.capture.capture import require_once
 from offcert.runtime.plan.host_layout import HostLayout, host_layout, host_plan
 from offcert.runtime.plan.place import carried_by
 from offcert.runtime.plan.predict import Prediction, predict
 from offcert.runtime.plan.step_table import StepTable, step_table
 from offcert.runtime.plan.timetable import Timetable, host_residences_in_streams, timetable
 from offcert.runtime.segments.placed import NOTHING_AGAIN, PlacedProgram
-from offcert.runtime.watch.events import Event
 from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.signature import Signature, as_if_on, covers, difference, volume
 
@@ -146,6 +146,16 @@ class StepPlan:
         """Whether the plan leaves everything where it is."""
         return not self.parts
 
+    def said_of_attention(self, here: str) -> str | None:
+        """Return in words how a card computes attention, if the step runs on the CPU."""
+        source = self.problem.source or {}
+        if here != "cpu" or "attention" not in source:
+            return None
+        return (
+            f"the step of {self.name} was captured for attention as {source.get('hardware')} runs "
+            f"it ({source['attention']}), which keeps other tensors than the CPU may"
+        )
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of what the plan does and where the host keeps its copies."""
@@ -159,7 +169,7 @@ class StepPlan:
                 "actions": [[[a.act.value, a.gap] for a in each] for each in table],
                 "parts": [[tensor, list(map(list, of))] for tensor, of in self.parts.items()],
                 "offsets": [[list(place), at] for place, at in self.host.offsets.items()],
-                "again": self.segments.to_json(),
+                "again": list(map(repr, self.segments.segments)),
             }
         )
 
@@ -225,7 +235,7 @@ def step_plan(
         plan = _for_what_runs(plan, execution, found)
         problem = problem.executed(found.execution)
         settled = found.settled
-    _require_once(capture.ticks)
+    require_once(capture.ticks)
     trace = problem.trace
     prediction = predict(trace, plan)
     require_memory(problem, prediction)
@@ -276,12 +286,6 @@ def _for_what_runs(
     if isinstance(plan, Schedule):
         plan = plan.plan(execution.trace)
     return translated(plan, execution, found.execution)
-
-
-def _require_once(ticks: Sequence[Event]) -> None:
-    if len(set(ticks)) != len(ticks):
-        twice = next(event for event, n in Counter(ticks).items() if n > 1)
-        raise InputError(f"source.capture.ticks has {list(twice)} twice")
 
 
 def require_memory(problem: Problem, prediction: Prediction) -> None:

@@ -28,8 +28,8 @@ Turns = tuple[int, ...]
 SavedKind = tuple[int, int, torch.dtype, tuple[int, ...]]
 
 
-class Row(NamedTuple):
-    """The doings of a step when a module is called, or returns.
+class EventRow(NamedTuple):
+    """The actions of a step at the moment when a module is called, or returns.
 
     An operation begins, or NONE; and for some of the tensors that it is called with, or returns, by
     their number among these, operations that begin when their gradients are complete.
@@ -52,8 +52,8 @@ class StepTable:
 
     operations: dict[Event, int]
     following: tuple[int, ...]
-    entering: dict[str, dict[int, Row]]
-    leaving: dict[str, dict[int, Row]]
+    entering: dict[str, dict[int, EventRow]]
+    leaving: dict[str, dict[int, EventRow]]
     heard: frozenset[str]
     left: frozenset[str]
     places: dict[SavedKind, tuple[SavedPlace, ...]]
@@ -92,7 +92,7 @@ def step_table(
 
 def _rows(
     ticks: Sequence[Event], mattering: Sequence[int], begins: str, completes: str
-) -> dict[str, dict[int, Row]]:
+) -> dict[str, dict[int, EventRow]]:
     """Return the rows of modules that are called, or of modules that return."""
     operations: dict[tuple[str, int], int] = {}
     gradients: dict[tuple[str, int], dict[int, dict[int, int]]] = {}
@@ -104,10 +104,10 @@ def _rows(
         elif event.kind == completes:
             turns = gradients.setdefault(key, {}).setdefault(event.part, {})
             turns[event.again] = operation
-    found: dict[str, dict[int, Row]] = {}
+    found: dict[str, dict[int, EventRow]] = {}
     for path, call in dict.fromkeys((*operations, *gradients)):
         parts = gradients.get((path, call), {}).items()
-        row = Row(operations.get((path, call), NONE), tuple((n, _turns(t)) for n, t in parts))
+        row = EventRow(operations.get((path, call), NONE), tuple((n, _turns(t)) for n, t in parts))
         found.setdefault(path, {})[call] = row
     return found
 

@@ -59,6 +59,10 @@ class Timetable:
     prediction: Prediction
     simplex: bool
 
+    def gaps(self, act: Act) -> list[int]:
+        """Return the gaps for which there are actions of a kind, in order."""
+        return [each.gap for row in self.actions for each in row if each.act is act]
+
 
 def timetable(
     problem: Problem,
@@ -125,7 +129,8 @@ class _Rows:
         self._copied = {t.gap: t.end for t in schedule.transfers if t.kind is Kind.OFFLOAD}
         rows = [self._row(each, before, ready) for each in schedule.transfers]
         self._rows = sorted(rows, key=lambda row: row.time)
-        self._releases = [self._release(move, before) for move in moves if _is_prefetch(move)]
+        returning = (move for move in moves if move.kind is Kind.PREFETCH)
+        self._releases = [self._release(move, before) for move in returning]
         self._in_order_of_the_link()
 
     def _row(
@@ -204,10 +209,6 @@ class _Rows:
             (*(row.action for row in sorted(each, key=lambda row: row.place)), *waits)
             for each, waits in zip(rows, awaited, strict=True)
         )
-
-
-def _is_prefetch(move: Move) -> bool:
-    return move.kind is Kind.PREFETCH
 
 
 def _released_late(trace: Trace, actions: Actions, limit: int) -> Actions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from offcert.runtime.capture import Clock, capture
@@ -32,18 +32,6 @@ _REPETITIONS = 5
 # simulated device, which knows its rates, one. Arbitrary.
 _LEAST_NS = 20 * 10**6
 _MOST_STEPS = 20
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Tensors that a step saves on a device but not on tensors without data, or reversed."""
-
-    storages: int  # How many
-    size: int  # Their bytes
-
-    def to_json(self) -> dict[str, int]:
-        """Return it as a JSON value."""
-        return {"storages": self.storages, "bytes": self.size}
 
 
 def measure_step(
@@ -104,14 +92,8 @@ def captured_on_device(
     except Exception:
         # Somebody else's program may look at values.
         return captured, {}
-    unforeseen, absent = differences(foreseen, captured)
-    return captured, {"unforeseen": unforeseen.to_json(), "not_saved": absent.to_json()}
-
-
-def differences(foreseen: Capture, found: Capture) -> tuple[Difference, Difference]:
-    """Return the saved tensors that were not foreseen, and the foreseen ones that are not saved."""
-    first, second = _saved(foreseen), _saved(found)
-    return _difference(second - first), _difference(first - second)
+    before, now = _saved(foreseen), _saved(captured)
+    return captured, {"unforeseen": _counted(now - before), "not_saved": _counted(before - now)}
 
 
 def _saved(captured: Capture) -> Counter[tuple[int, str, int]]:
@@ -122,9 +104,10 @@ def _saved(captured: Capture) -> Counter[tuple[int, str, int]]:
     )
 
 
-def _difference(storages: Counter[tuple[int, str, int]]) -> Difference:
+def _counted(storages: Counter[tuple[int, str, int]]) -> dict[str, int]:
+    """Return how many storages there are, and their bytes, as a JSON value."""
     size = sum(size * count for (_, _, size), count in storages.items())
-    return Difference(storages.total(), size)
+    return {"storages": storages.total(), "bytes": size}
 
 
 def _with_libraries(uncounted: Mapping[str, int], timed: Timed) -> dict[str, int]:

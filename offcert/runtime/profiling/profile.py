@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
+from offcert.core.forms import member
 from offcert.core.network import Network
 from offcert.core.platform import Link
 from offcert.core.trace import Trace
@@ -148,7 +149,7 @@ def profile(
     True
     >>> offcert.write_problem("problem.json", limited)  # for offcert certify
     """
-    chosen = clock_called(clock)
+    chosen: Clock = member(Clock, clock, "clock")
     again = recompute_called(recompute)
     require_one_choice(chosen, hardware, measure, device)
     device_memory = _limits(memory, device_memory)
@@ -180,7 +181,8 @@ def profile(
     source |= _origin(made, measure, asked.hardware)
     if device_memory is not None:
         memory = memory_beside(device_memory, uncounted)
-    left = _memory_left(made.found, uncounted)
+    # What is left of the device's memory, or the least that is feasible.
+    left = max(made.found.memory - sum(uncounted.values()), made.found.trace.least_memory)
     problem = Problem(
         name or label,
         made.network,
@@ -243,11 +245,6 @@ def _origin(made: _Made, measured: bool, model: Hardware | None) -> dict[str, An
     version = torch.__version__.partition("+")[0]
     origin = {"hardware": found.device, "measured": measured, "torch": version} | stated
     return origin | {"measurement": dict(found.details)} if found.details else origin
-
-
-def _memory_left(found: Measurement, uncounted: Mapping[str, int]) -> int:
-    """Return the bytes of a device's memory that are left, or the least that is feasible."""
-    return max(found.memory - sum(uncounted.values()), found.trace.least_memory)
 
 
 def _label(model: str | nn.Module | TrainingStep, shape: tuple[int, ...] | None) -> str:
@@ -365,20 +362,10 @@ def require_one_choice(
 
 def link_called(name: str, measure: bool) -> Link:
     """Return the link of a name, which only a hardware model lets choose."""
-    if name not in tuple(Link):
-        raise InputError(f"link must be one of {', '.join(Link)}, not {name!r}")
-    if measure and name != Link.DUPLEX:
+    found: Link = member(Link, name, "link")
+    if measure and found is not Link.DUPLEX:
         raise InputError("a link is measured, not chosen: leave it out with measure")
-    return Link(name)
-
-
-def clock_called(name: str) -> Clock:
-    """Return the clock of a name."""
-    try:
-        return Clock(name)
-    except ValueError:
-        known = ", ".join(Clock)
-        raise InputError(f"clock must be one of {known}, not {name!r}") from None
+    return found
 
 
 def recompute_called(name: str) -> Recompute:

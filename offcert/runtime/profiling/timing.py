@@ -17,7 +17,7 @@ import torch
 from offcert.core.errors import InputError
 from offcert.core.trace import Trace
 from offcert.questions.schedule.plan import Plan
-from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
+from offcert.runtime.capture.borrowed import Originals, borrowed
 from offcert.runtime.capture.capture import Capture, Clock
 from offcert.runtime.capture.run import Nobody, borrowing
 from offcert.runtime.capture.step import TrainingStep
@@ -27,9 +27,9 @@ from offcert.runtime.hardware.bandwidth import retimed, spread_of
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.profiling.kernels import Timed, mark, times_by_kernels
 from offcert.runtime.simulated.host import RealHost
+from offcert.runtime.streaming.step_events import Mark, Stopwatch
 from offcert.runtime.watch.events import END, Event, Session
 from offcert.runtime.watch.hooks import Hooks, unwrap
-from offcert.runtime.workloads.turns import Stopwatch
 
 # Nanoseconds for which a device is held before a step, at most. Arbitrary.
 _LONGEST_HOLD = 10**9
@@ -53,7 +53,7 @@ class RepeatedStep:
         self.host = _host_of(self.device)
         self._step = step
         self._originals = Originals()
-        with memory_enough(), _as_it_was(step), self._originals:
+        with memory_enough(), borrowed(*borrowing(step)), self._originals:
             # What the step changes is known from here on.
             step.execute(step.make_batch())
 
@@ -69,7 +69,7 @@ class RepeatedStep:
         timing = Timing(hooks, self.capture, self.watch, gradients, now, marked=marked)
         hooks.steps = timing
         try:
-            with memory_enough(), _as_it_was(self._step):
+            with memory_enough(), borrowed(*borrowing(self._step)):
                 batch = self._step.make_batch()
                 hooks.attach({event.path for event in self.capture.ticks}.__contains__)
                 if hold and self.device is not None:
@@ -89,7 +89,7 @@ class RepeatedStep:
         return sum(each.numel() * each.element_size() for each in found if each is not None)
 
     def timed(self, repetitions: int) -> Timed:
-        """Return medians over some runs, after one or, on a device, two to warm up with hooks on.
+        """Return the median times of some runs, after one that warms up, or two on a device.
 
         Where an event between two operations comes before the host has handed over what follows, it
         measures the host. On CUDA kernels are asked for their times, if the profiler sees them.
@@ -111,9 +111,8 @@ class RepeatedStep:
         durations = _medians(samples)
         spread = spread_of(samples)
         trace = self.capture.trace
-        workspaces = [operation.workspace for operation in trace.operations]
         if self.device is None or not _counts(self.device):
-            found = retimed(trace, durations, workspaces)
+            found = retimed(trace, durations)
             return Timed(found, repetitions, None, None, spread, launches, step)
         watched = self.run(allocator=True)
         timed = retimed(trace, durations, _workspaces(trace, watched.rises))
@@ -154,7 +153,7 @@ class RepeatedStep:
             return 0
         for _ in range(repetitions):
             try:
-                with memory_enough(), _as_it_was(self._step):
+                with memory_enough(), borrowed(*borrowing(self._step)):
                     batch = self._step.make_batch()
                     begun = self.watch.mark()
                     self._step.execute(batch)
@@ -193,12 +192,6 @@ def _workspaces(trace: Trace, rises: list[int]) -> list[int]:
 
 
 @contextmanager
-def _as_it_was(step: TrainingStep) -> Iterator[None]:
-    with random_state_kept(), borrowed(*borrowing(step)):
-        yield
-
-
-@contextmanager
 def memory_enough() -> Iterator[None]:
     """Raise an `InputError` with advice where a step that moves nothing does not fit."""
     try:
@@ -229,7 +222,7 @@ class Timing(Session):
         self._now = now
         self._marked = marked
         # When operations began, and when the last one ended.
-        self.marks: list[int | DeviceEvent] = []
+        self.marks: list[Mark] = []
         self.handed: list[int] = []  # When the host was there, by its own clock, in nanoseconds
         # By how much more bytes were allocated in each operation than when it began, without those
         # of the parameters' gradients that are there when it ends, which no trace counts; if asked

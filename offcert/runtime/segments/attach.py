@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
 from offcert.core.errors import InputError
-from offcert.runtime.segments.frame import Frame, Now, Walk, run_frame
+from offcert.runtime.segments.frame import ForwardWalk, Now, SegmentFrame, run_frame
 from offcert.runtime.segments.lines import Calls, LineCall, encloses, end_lines
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.resolve import Lookup, Part, resolve
-from offcert.runtime.watch.events import Event, Session
+from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import OffloadWarning, SegmentProof, guard_of, guarded
-from offcert.runtime.watch.hooks import Hooks, unwrap
+from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.module_hooks import StepKeeper, UncopiedHook
 
 
@@ -41,10 +39,10 @@ class _Wrapped:
         self.guard = guard_of(segments.hooks)
 
     @guarded()
-    def frame(self, part: Part) -> Frame | None:
+    def frame(self, part: Part) -> SegmentFrame | None:
         """Return a frame for a call of a segment, if it is to run again."""
         runs = self.segments.runs(part)
-        return self.segments.frame(part, self.path, Frame) if runs else None
+        return self.segments.frame(part, self.path, SegmentFrame) if runs else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is made of a copy of the model is no matter of the plan.
@@ -72,7 +70,7 @@ class ModuleCall(_Wrapped):
             return LineCall(self.segments, walk, key).run(once, args, kwargs)
         return self._once(walk, key, *args, **kwargs)
 
-    def _once(self, walk: Walk, key: tuple[str, int], /, *args: Any, **kwargs: Any) -> Any:
+    def _once(self, walk: ForwardWalk, key: tuple[str, int], /, *args: Any, **kwargs: Any) -> Any:
         part = walk.lookup.calls.get(key)
         frame = None if part is None else self.frame(part)
         if frame is None:
@@ -135,7 +133,7 @@ class _Children:
 
 
 class TickHook:
-    """The events of a module in which, or after which, something may be kept."""
+    """Hooks that tell of the calls of a module in which, or after which, something is kept."""
 
     def __init__(self, segments: Calls, path: str) -> None:
         self.segments, self.path = segments, path
@@ -160,7 +158,7 @@ class TickHook:
 
 
 def replaced(module: nn.Module, name: str, value: Any) -> Callable[[], None]:
-    """Give a module an attribute of its own; return a function that gives back the one before."""
+    """Set an attribute of a module; return a function that restores the one before."""
     attributes = module.__dict__
     before = attributes.get(name)
     attributes[name] = value
@@ -245,13 +243,9 @@ class Segments(Calls):
             raise InputError("these segments have been attached already")
         trained = [each for each in self.root.parameters() if not is_lazy(each)]
         self._parameters = {each.untyped_storage()._cdata for each in trained}
-        watched: dict[str, nn.Module] = {}
-        modules: dict[str, nn.Module] = {}
-        containers: dict[str, nn.Sequential] = {}
-        for lookup in self.lookups:
-            watched |= lookup.watched
-            modules |= lookup.modules
-            containers |= lookup.containers
+        modules = {path: each for one in self.lookups for path, each in one.modules.items()}
+        containers = {path: each for one in self.lookups for path, each in one.containers.items()}
+        watched = {path: each for one in self.lookups for path, each in one.watched.items()}
         try:
             for path, module in modules.items():
                 self._replace(module, "_call_impl", ModuleCall(self, path, module))
@@ -293,7 +287,7 @@ class Segments(Calls):
             self._steps += 1
             self._new_sizes = bool(sizes) and (number, sizes) not in self._known_sizes
             self._known_sizes.add((number, sizes))
-        self.now.walk = Walk(self.lookups[number], calls)
+        self.now.walk = ForwardWalk(self.lookups[number], calls)
 
     def end_call(self) -> None:
         """End it."""
@@ -334,55 +328,3 @@ class SegmentedSteps:
         """The call of the model has returned, or raised."""
         self._segments.end_call()
         self._steps.left(session, output)
-
-
-@contextmanager
-def segmented(
-    model: nn.Module, program: PlacedProgram, *, calls: int = 1, verify_every: int | None = None
-) -> Iterator[None]:
-    """Train a model in the block so that parts of it run again in the backward pass.
-
-    Nothing leaves the device. Losses, gradients, parameters and buffers are bitwise those of plain
-    training. A step has so many `calls` of the model; `verify_every` as for `Segments`.
-    """
-    root = unwrap(model)
-    segments = Segments(root, [program], verify_every=verify_every)
-    hooks = Hooks(root, _EachCall(calls))
-    hooks.steps = SegmentedSteps(_EachCall(calls, hooks), segments)
-    segments.attach()
-    try:
-        hooks.attach(lambda path: False)
-        yield
-    finally:
-        hooks.detach()
-        segments.detach()
-
-
-class _Quiet(Session):
-    """A step of which nobody wants to know anything."""
-
-    def tick(self, event: Event) -> None:
-        """Take no note."""
-
-    def wants(self, event: Event) -> bool:
-        """Nothing is wanted."""
-        return False
-
-
-class _EachCall:
-    """Begins a step at every so many calls of the model."""
-
-    def __init__(self, calls: int, hooks: Hooks | None = None) -> None:
-        self._calls, self._made, self._hooks = calls, 0, hooks
-        self._session: Session | None = None
-
-    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
-        if not torch.is_grad_enabled() or self._hooks is None:
-            return None
-        if self._session is None or self._session.failed or self._made >= self._calls:
-            self._session, self._made = _Quiet(self._hooks), 0
-        self._made += 1
-        return self._session
-
-    def left(self, session: Session, output: Any) -> None:
-        """Nothing is left open."""

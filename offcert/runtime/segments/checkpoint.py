@@ -2,9 +2,9 @@
 
 The rules:
 
-1. Autograd holds a `Saved` for each tensor that a segment saves. What modules hold stays in it; all
-   else is dropped, and is there again once the segment has run again. Tensors that are asked for a
-   second time are computed a second time.
+1. Autograd holds a `SavedTensor` for each tensor that a segment saves. What modules hold stays in
+   it; all else is dropped, and is there again once the segment has run again. Tensors that are
+   asked for a second time are computed a second time.
 2. A segment runs again from where it began (`offcert.runtime.segments.frame`), and stops when the
    last tensor has been saved: what is computed after that, nobody needs.
 3. An operator may save a tensor before it has written it: noise, statistics. A rehearsal sees which
@@ -36,11 +36,11 @@ from offcert.runtime.segments.fingerprint import fingerprint, has_bytes, kind_of
 from offcert.runtime.segments.keeper import Operators, operator_number
 from offcert.runtime.segments.saved import (
     Again,
+    ComparisonMode,
     Given,
-    Mode,
     OnHost,
     Pending,
-    Saved,
+    SavedTensor,
     Told,
     as_is,
     is_held,
@@ -53,7 +53,7 @@ from offcert.runtime.watch.guard import RecomputeError, SegmentProof, StopRunnin
 class Checkpoint:
     """A call of a segment, as autograd's saved-tensor hooks see it."""
 
-    def __init__(self, proof: SegmentProof, told: Told, mode: Mode) -> None:
+    def __init__(self, proof: SegmentProof, told: Told, mode: ComparisonMode) -> None:
         self.proof, self.told, self.mode = proof, told, mode
         # By address, the storages that modules hold.
         self.held: dict[int, bool] = {}
@@ -62,13 +62,13 @@ class Checkpoint:
         self.kept: Container[int] = ()
         self.completed = False
         self.prints: dict[int, tuple[Any, torch.Tensor | None]] = {}
-        self.saved: list[weakref.ref[Saved]] = []
+        self.saved: list[weakref.ref[SavedTensor]] = []
         self._pending: list[Pending] = []
         self._differentiable: set[int] = set()
         self._rehearsed = False
         self._operators: Operators | None = None
         self._copies: dict[Any, tuple[weakref.ref[Any], OnHost]] = {}
-        self._compared = proof.compared if mode is Mode.ONE else None
+        self._compared = proof.compared if mode is ComparisonMode.ONE else None
         # Whether all that has been saved so far is like what a rehearsal saved.
         self._as_rehearsed = True
 
@@ -82,27 +82,27 @@ class Checkpoint:
 
     # What autograd asks of the first run.
 
-    def pack(self, tensor: torch.Tensor) -> Saved:
+    def pack(self, tensor: torch.Tensor) -> SavedTensor:
         """Return the object that autograd holds instead of a tensor."""
         index = len(self.saved)
-        saved = Saved(self, index)
+        saved = SavedTensor(self, index)
         self.saved.append(weakref.ref(saved))
         mode = self.mode
-        if mode is Mode.ONE:
+        if mode is ComparisonMode.ONE:
             kinds = self.proof.kinds
             kind = tensor.shape, tensor.dtype, tensor.requires_grad
             if self._as_rehearsed and (index >= len(kinds) or kinds[index] != kind):
                 self._as_rehearsed = False
-        elif mode is not Mode.TRUSTED:
+        elif mode is not ComparisonMode.TRUSTED:
             self._note_kind(index, tensor)
         if self.held and is_held(tensor, self.held):
             # Autograd goes on with what the module holds, whatever becomes of that.
             itself = tensor.is_leaf and tensor.requires_grad
             saved.held = tensor if itself else tensor.detach()
-        elif mode is Mode.ONE:
+        elif mode is ComparisonMode.ONE:
             if index == self._compared and tensor.requires_grad:
                 self._take(index, tensor)
-        elif mode is not Mode.TRUSTED:
+        elif mode is not ComparisonMode.TRUSTED:
             # Operators of ours are none of the segment's.
             with undispatched():
                 self._look_at(saved, tensor)
@@ -111,13 +111,13 @@ class Checkpoint:
     @property
     def unknown(self) -> bool:
         """Whether other tensors are saved than in a rehearsal, so that it is not known how."""
-        if self.mode is Mode.TRUSTED:
+        if self.mode is ComparisonMode.TRUSTED:
             return False
         return not self._as_rehearsed or len(self.saved) != len(self.proof.kinds)
 
     def _note_kind(self, index: int, tensor: torch.Tensor) -> None:
         kinds, kind = self.proof.kinds, (tensor.shape, tensor.dtype, tensor.requires_grad)
-        if self.mode is Mode.REHEARSAL:
+        if self.mode is ComparisonMode.REHEARSAL:
             if index == 0:
                 kinds.clear()
                 self.proof.unwritten.clear()
@@ -125,9 +125,9 @@ class Checkpoint:
         elif index >= len(kinds) or kinds[index] != kind:
             self._as_rehearsed = False
 
-    def unpack(self, saved: Saved) -> torch.Tensor:
+    def unpack(self, saved: SavedTensor) -> torch.Tensor:
         """Return a tensor that autograd needs."""
-        if self.mode is Mode.REHEARSAL:
+        if self.mode is ComparisonMode.REHEARSAL:
             self._settle()
             # A gradient may be computed within the segment, before that is over.
             if self.completed and not self._rehearsed:
@@ -165,15 +165,14 @@ class Checkpoint:
         """Take note that the first run has ended, while somebody still holds its results."""
         self._settle()
         self.completed = True
-        if self.mode is Mode.REHEARSAL:
+        if self.mode is ComparisonMode.REHEARSAL:
             self._leave_shared()
 
     def _leave_shared(self) -> None:
         """Hold no storage that others hold as well: a plan may want it to leave the device."""
-        by_storage: dict[int, list[Saved]] = {}
-        for reference in self.saved:
-            saved = reference()
-            if saved is not None and isinstance(saved.held, Handle) and not saved.held.changed:
+        by_storage: dict[int, list[SavedTensor]] = {}
+        for saved in self._alive():
+            if isinstance(saved.held, Handle) and not saved.held.changed:
                 assert saved.held.tensor is not None
                 storage = saved.held.tensor.untyped_storage()
                 by_storage.setdefault(storage._cdata, []).append(saved)
@@ -194,17 +193,19 @@ class Checkpoint:
         self._rehearsed = True
 
     def _forget(self) -> None:
-        for reference in self.saved:
-            saved = reference()
-            if saved is not None:
-                saved.made.pop(-1, None)
+        for saved in self._alive():
+            saved.made.pop(-1, None)
+
+    def _alive(self) -> list[SavedTensor]:
+        """Return the saved tensors that autograd still holds."""
+        return [saved for reference in self.saved if (saved := reference()) is not None]
 
     # What is compared.
 
-    def _look_at(self, saved: Saved, tensor: torch.Tensor) -> None:
+    def _look_at(self, saved: SavedTensor, tensor: torch.Tensor) -> None:
         """Take note of a tensor of a rehearsal or a verification."""
         if not has_bytes(tensor):
-            if self.mode is Mode.REHEARSAL:
+            if self.mode is ComparisonMode.REHEARSAL:
                 kind = type(tensor).__name__ if tensor.layout is torch.strided else "sparse tensor"
                 self.proof.refuse(f"it saves a {kind}, which cannot be compared")
             saved.held = tensor.detach()
@@ -213,7 +214,7 @@ class Checkpoint:
             self._take(saved.index, tensor)
             self._keep(saved, tensor)
         else:
-            early = fingerprint(tensor) if self.mode is Mode.REHEARSAL else None
+            early = fingerprint(tensor) if self.mode is ComparisonMode.REHEARSAL else None
             pending = Pending(saved.index, tensor.detach(), early, operator_number())
             self._pending.append(pending)
 
@@ -225,7 +226,7 @@ class Checkpoint:
             return self._operators.has_made(tensor)
         if self._pending and self._pending[0].operator < operator_number():
             self._settle()
-        known = self.mode is Mode.ALL and self._as_rehearsed
+        known = self.mode is ComparisonMode.ALL and self._as_rehearsed
         return known and index not in self.proof.unwritten
 
     def _settle(self) -> None:
@@ -246,8 +247,8 @@ class Checkpoint:
             self.proof.compared = index
         self.prints[index] = kind_of(tensor), fingerprint(tensor)
 
-    def _keep(self, saved: Saved, tensor: torch.Tensor) -> None:
-        if self.mode is not Mode.REHEARSAL:
+    def _keep(self, saved: SavedTensor, tensor: torch.Tensor) -> None:
+        if self.mode is not ComparisonMode.REHEARSAL:
             return
         storage = tensor.untyped_storage()
         key = storage._cdata, tensor._version, View.like(tensor)
@@ -287,9 +288,8 @@ class Checkpoint:
     def _bring_back(self, made: dict[int, torch.Tensor]) -> None:
         """Put on the device what stayed on the host: what was made again, if it is the same."""
         self._copies.clear()
-        for reference in self.saved:
-            saved = reference()
-            if saved is not None and isinstance(saved.held, OnHost):
+        for saved in self._alive():
+            if isinstance(saved.held, OnHost):
                 again = None if self.proof.refused else made.pop(saved.index, None)
                 saved.held = Handle(saved.kept() if again is None else again, None)
 

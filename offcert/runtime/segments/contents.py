@@ -115,7 +115,7 @@ class OfModule(_Keyed):
         return found | held["_modules"]
 
 
-class Named(_Keyed):
+class NamedAttributes(_Keyed):
     """Some attributes of an object, by name: its slots, or what a class says itself."""
 
     __slots__ = ("names",)
@@ -139,14 +139,10 @@ class Named(_Keyed):
         return {name: getattr(thing, name, MISSING) for name in self.names}
 
 
-class Globals(_Keyed):
+class Globals(NamedAttributes):
     """The global names that functions of a file refer to; they need not exist."""
 
-    __slots__ = ("names",)
-
-    def __init__(self, thing: dict[str, Any], name: str, names: Iterable[str]) -> None:
-        super().__init__(thing, name)
-        self.names = tuple(names)
+    __slots__ = ()
 
     def held(self) -> Iterable[Any]:
         """Return the values of these names."""
@@ -229,7 +225,7 @@ def is_state(value: Any) -> bool:
 
 
 def swapped(value: Any, swap: dict[int, torch.Tensor]) -> Any:
-    """Return a value with other tensors in the place of some, given by their `id`."""
+    """Return a value in which some tensors, given by their `id`, are replaced by others."""
     if not isinstance(value, tuple):
         return swap.get(id(value), value)
     new = [swapped(each, swap) for each in value]

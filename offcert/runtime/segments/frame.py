@@ -15,19 +15,19 @@ from offcert.runtime.segments.checkpoint import Checkpoint
 from offcert.runtime.segments.keeper import Keeper, Operators, Watch
 from offcert.runtime.segments.keeping import Give, Keep
 from offcert.runtime.segments.restored import Restored
-from offcert.runtime.segments.saved import Again, Mode, Told
+from offcert.runtime.segments.saved import Again, ComparisonMode, Told
 from offcert.runtime.segments.settings import Casts, GeneratorStates
 from offcert.runtime.segments.state import Before, ModuleStates
 from offcert.runtime.torch_private import backward_keeps_graph, backward_number
 from offcert.runtime.watch.events import AGAIN, RESUME
-from offcert.runtime.watch.guard import Guard, StopRunning, guarded
+from offcert.runtime.watch.guard import StopRunning, guarded
 from offcert.runtime.watch.operators import recomputing
 
 if TYPE_CHECKING:
     from offcert.runtime.segments.resolve import Part
 
 
-class Walk:
+class ForwardWalk:
     """Where a forward pass has got to, or a segment that runs `again`.
 
     It follows the program of a `lookup`; `calls` says how often each module has been called in the
@@ -40,7 +40,9 @@ class Walk:
         "again", "calling", "calls", "frame", "lines", "lookup", "opened", "operators", "watch",
     )  # fmt: skip
 
-    def __init__(self, lookup: Any, calls: dict[str, int], again: Frame | None = None) -> None:
+    def __init__(
+        self, lookup: Any, calls: dict[str, int], again: SegmentFrame | None = None
+    ) -> None:
         self.lookup, self.calls = lookup, calls
         self.opened: dict[str, list[int]] = {}
         self.frame, self.again = again, again
@@ -65,20 +67,23 @@ class Now(threading.local):
     """The walk that is under way in a thread, if any."""
 
     def __init__(self) -> None:
-        self.walk: Walk | None = None
+        self.walk: ForwardWalk | None = None
 
 
-class Frame(Checkpoint):
+class SegmentFrame(Checkpoint):
     """A call of a segment: what it is given, and the state in which it runs again.
 
     Autograd's hooks hold it as long as they may still need it. The keeper is that of the outermost
     segment around it.
     """
 
-    def __init__(self, part: Part, now: Now, keeper: Keeper | None, told: Told, mode: Mode) -> None:
+    def __init__(
+        self, part: Part, now: Now, keeper: Keeper | None, told: Told, mode: ComparisonMode
+    ) -> None:
         super().__init__(part.proof, told, mode)
         assert now.walk is not None
         self.name, self.states, self.depth = part.name, part.states, part.depth
+        self.guard = told.guard
         self.now, self.keeper = now, keeper
         self.lookup = now.walk.lookup
         self.calls = dict(now.walk.calls)
@@ -86,14 +91,9 @@ class Frame(Checkpoint):
         self._restored: Restored | None = None
 
     @property
-    def guard(self) -> Guard:
-        """Of the step that it is called in."""
-        return self.told.guard
-
-    @property
     def rehearses(self) -> bool:
         """Whether the tensors of its first run stay, and are compared with those of another."""
-        return self.mode is Mode.REHEARSAL
+        return self.mode is ComparisonMode.REHEARSAL
 
     @guarded()
     def start(
@@ -124,7 +124,7 @@ class Frame(Checkpoint):
     def begins(self, states: ModuleStates) -> Before:
         """Take down the state in which the segment, or a call of it, begins."""
         before = states.begin(
-            self.given.others, rehearses=self.rehearses, verifies=self.mode is Mode.ALL
+            self.given.others, rehearses=self.rehearses, verifies=self.mode is ComparisonMode.ALL
         )
         self.held = self.held | states.storages if self.held else states.storages
         return before
@@ -165,7 +165,7 @@ class Frame(Checkpoint):
     def run(self, again: Again) -> None:
         """Run the segment again, from the state in which it began."""
         assert self.before is not None
-        walk = Walk(self.lookup, dict(self.calls), self)
+        walk = ForwardWalk(self.lookup, dict(self.calls), self)
         if self.keeper is not None:
             last = partial(self._is_last, walk)
             walk.watch = Give(self.keeper, last, self.proof)
@@ -213,7 +213,7 @@ class Frame(Checkpoint):
         restored = self._restored
         return super().may_stop() and (restored is None or restored.is_clean)
 
-    def _is_last(self, walk: Walk) -> bool:
+    def _is_last(self, walk: ForwardWalk) -> bool:
         """Return whether what is handed out now will not be asked for again."""
         return walk.frame is self and not _keeps_graph()
 
@@ -226,7 +226,7 @@ def _keeps_graph() -> bool:
 
 
 def run_frame(
-    frame: Frame, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    frame: SegmentFrame, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call a function so that what it saves for the backward pass is computed again there.
 
@@ -248,7 +248,7 @@ def run_frame(
 
 
 def _first_run(
-    frame: Frame, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    frame: SegmentFrame, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     walk, keeper = frame.now.walk, frame.keeper
     assert walk is not None

@@ -19,7 +19,12 @@ from offcert.runtime.segments.keeper import (
     Watch,
     storage_number,
 )
-from offcert.runtime.torch_private import aliases_tracked, tree_flatten, tree_unflatten
+from offcert.runtime.torch_private import (
+    aliases_tracked,
+    tree_flatten,
+    tree_leaves,
+    tree_unflatten,
+)
 from offcert.runtime.watch.entries import View
 from offcert.runtime.watch.guard import RecomputeError, SegmentProof
 from offcert.runtime.watch.operators import changed_in_place, tensors_of
@@ -232,7 +237,7 @@ class Give(Watch):
             known = {storage_number(place) for place in self._places.values()}
             used = known.intersection(map(storage_number, given))
             views = all(
-                isinstance(x, torch.Tensor) and storage_number(x) in used for x in _leaves(out)
+                isinstance(x, torch.Tensor) and storage_number(x) in used for x in tree_leaves(out)
             )
             if used and (not views or any(True for _ in changed_in_place(func, args, kwargs))):
                 self._proof.refuse("it reads again what only kept operators had read")
@@ -279,10 +284,6 @@ class Give(Watch):
             place = torch.empty(size, dtype=torch.uint8, device=result.device)
             self._places[result.device] = place
         return result.view.of(place)
-
-
-def _leaves(out: Any) -> list[Any]:
-    return tree_flatten(out)[0]
 
 
 def _seen_as(view: View, tensor: torch.Tensor) -> torch.Tensor:

@@ -19,11 +19,11 @@ import torch
 from offcert.core.carried.ranges import Called
 from offcert.core.errors import InputError
 from offcert.runtime.segments.arguments import Handed
-from offcert.runtime.segments.frame import Frame, Now, Walk
+from offcert.runtime.segments.frame import ForwardWalk, Now, SegmentFrame
 from offcert.runtime.segments.keeper import Keeper
 from offcert.runtime.segments.keeping import Keep
-from offcert.runtime.segments.resolve import LinePart, Member, Part
-from offcert.runtime.segments.saved import Mode
+from offcert.runtime.segments.resolve import LineMember, LinePart, Part
+from offcert.runtime.segments.saved import ComparisonMode
 from offcert.runtime.segments.settings import GeneratorStates
 from offcert.runtime.segments.state import Before
 from offcert.runtime.torch_private import may_save_by_hooks, top_saved_hooks
@@ -32,7 +32,7 @@ from offcert.runtime.watch.guard import Guard, SegmentProof, guard_of, guarded, 
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.saved_hooks import is_checkpointed
 
-AnyFrame = TypeVar("AnyFrame", bound=Frame)
+AnyFrame = TypeVar("AnyFrame", bound=SegmentFrame)
 
 
 class Calls:
@@ -56,15 +56,17 @@ class Calls:
             keeper = Keeper(part.name, part.kept, part.unread, self._parameters)
         return kind(part, self.now, keeper, Teller(self, path), self.mode(part, walk))
 
-    def mode(self, part: Part, walk: Walk) -> Mode:
+    def mode(self, part: Part, walk: ForwardWalk) -> ComparisonMode:
         """Return how much of a call is compared."""
         # What runs again is compared with its own first run.
         if not self._rehearsed or walk.again is not None:
-            return Mode.TRUSTED
+            return ComparisonMode.TRUSTED
         if part.proof.is_doubtful or self._new_sizes:
-            return Mode.REHEARSAL
+            return ComparisonMode.REHEARSAL
         every = self._verify_every or walk.lookup.segments
-        return Mode.ALL if (part.number + self._steps) % every == 0 else Mode.ONE
+        return (
+            ComparisonMode.ALL if (part.number + self._steps) % every == 0 else ComparisonMode.ONE
+        )
 
     def strayed(self, what: str) -> None:
         """Note that the program does not do what a segment was made for."""
@@ -133,12 +135,12 @@ class Teller:
 class _LineCall:
     """A call of a line, and the state in which it began: the user's code may change it between."""
 
-    member: Member
+    member: LineMember
     before: Before
     generators: GeneratorStates
 
 
-class LineFrame(Frame):
+class LineFrame(SegmentFrame):
     """A line that runs, or has run: the calls that were made."""
 
     def begin(self, value: torch.Tensor) -> None:
@@ -188,7 +190,7 @@ class _OpenLine:
         return None
 
     @contextmanager
-    def call(self, walk: Walk, device: torch.device) -> Iterator[None]:
+    def call(self, walk: ForwardWalk, device: torch.device) -> Iterator[None]:
         """Make the next call in the block."""
         member = self.next
         made = _LineCall(member, self.frame.begins(member.states), GeneratorStates.of([device]))
@@ -216,7 +218,7 @@ class _OpenLine:
             self.watch.keeper.check()
 
     @property
-    def next(self) -> Member:
+    def next(self) -> LineMember:
         """The call that is to be made next."""
         return self.part.members[len(self.frame.made)]
 
@@ -229,7 +231,7 @@ class _OpenLine:
 class LineCall:
     """A call of a module that is one of a line, or may be, by the module's path and its number."""
 
-    def __init__(self, segments: Calls, walk: Walk, key: Called) -> None:
+    def __init__(self, segments: Calls, walk: ForwardWalk, key: Called) -> None:
         self.segments, self.walk, self.key = segments, walk, key
 
     def run(
@@ -316,7 +318,7 @@ class LineCall:
             self.segments.strayed(f"{closed[0].part.name} run again only in part: {reason}")
 
 
-def encloses(walk: Walk, path: str) -> bool:
+def encloses(walk: ForwardWalk, path: str) -> bool:
     """Whether the next call of an open line may be made in a call of a module.
 
     That is none of the line itself: it calls others, and computes nothing beside.
@@ -325,7 +327,7 @@ def encloses(walk: Walk, path: str) -> bool:
     return any(line.next.path.startswith(above) for line in walk.lines)
 
 
-def end_lines(segments: Calls, walk: Walk) -> None:
+def end_lines(segments: Calls, walk: ForwardWalk) -> None:
     """Note that nothing more is called in a walk."""
     lines, walk.lines = walk.lines, []
     if lines:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from offcert.core.carried.ranges import Called
 from offcert.core.errors import InputError
@@ -24,14 +23,6 @@ class Kept:
     call: int = 0
     operators: tuple[int, ...] | None = None
     unread: tuple[int, ...] = ()
-
-    def to_json(self) -> list[Any]:
-        """Return it as a JSON value."""
-        row: list[Any] = [self.kind, self.path, self.call]
-        if self.operators is None and not self.unread:
-            return row
-        row.append(None if self.operators is None else list(self.operators))
-        return [*row, list(self.unread)] if self.unread else row
 
 
 def _named(name: str, call: int) -> str:
@@ -76,17 +67,6 @@ class PlacedSegment:
         for each in self.inner:
             yield from each.nested()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON value."""
-        document: dict[str, Any] = {"path": self.path, "call": self.call}
-        if self.children is not None:
-            document["children"] = list(self.children)
-        if self.line:
-            document["line"] = [list(each) for each in self.line]
-        document["kept"] = [each.to_json() for each in self.kept]
-        document["inner"] = [each.to_json() for each in self.inner]
-        return document
-
 
 @dataclass(frozen=True)
 class PlacedProgram:
@@ -120,10 +100,6 @@ class PlacedProgram:
         """Yield all segments, at any depth."""
         for each in self.segments:
             yield from each.nested()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the program as a JSON value."""
-        return {"segments": [segment.to_json() for segment in self.segments]}
 
 
 NOTHING_AGAIN = PlacedProgram()

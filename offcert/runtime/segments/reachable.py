@@ -42,7 +42,7 @@ from offcert.runtime.segments.contents import (
     Content,
     Globals,
     Missing,
-    Named,
+    NamedAttributes,
     OfModule,
 )
 from offcert.runtime.watch.operators import is_pure
@@ -189,7 +189,7 @@ class Reach:
             if each not in ("__dict__", "__weakref__")
         ]
         if slots and whose != "stateless":
-            self._add(Named(thing, name, slots))
+            self._add(NamedAttributes(thing, name, slots))
         if isinstance(thing, _CACHES):
             self.found.contents.append(Cache(thing, name, self._names))
             self._queue.append((name, thing.__wrapped__))
@@ -221,7 +221,7 @@ class Reach:
         for each in kind.__mro__:
             if home(each.__module__) != "stateless" and id(each) not in self._seen:
                 self._seen[id(each)] = each
-                self._add(Named(each, each.__qualname__, data_of(each)))
+                self._add(NamedAttributes(each, each.__qualname__, data_of(each)))
                 if home(type(each).__module__) == "own":
                     self._kind(name, type(each))
         self._queue.extend((kind.__name__, function) for function in functions_of(kind))
@@ -231,7 +231,7 @@ class Reach:
             self._seen.pop(id(kind), None)
             self._kind(name, kind)
         elif home(kind.__module__) == "own":
-            self._add(Named(kind, kind.__qualname__, data_of(kind)))
+            self._add(NamedAttributes(kind, kind.__qualname__, data_of(kind)))
 
     def _function(self, name: str, function: Any) -> None:
         whose = home(getattr(function, "__module__", None) or "")

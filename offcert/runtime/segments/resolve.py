@@ -41,7 +41,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Member:
+class LineMember:
     """A call of a line: path and number, the module, and the state of all modules in it."""
 
     path: str
@@ -54,7 +54,7 @@ class Member:
 class LinePart(Part):
     """A segment that is a line; what its modules remember, each of its `members` says itself."""
 
-    members: list[Member] = field(default_factory=list)
+    members: list[LineMember] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -164,7 +164,7 @@ class _Resolver:
             module = self._module(path)
             self._refuse(segment, list(_named(path, module)))
             states = ModuleStates(str(segment), list(_named(path, module)), self.sharded)
-            members.append(Member(path, call, module, states))
+            members.append(LineMember(path, call, module, states))
             self.lookup.modules[path] = module
         name = str(segment)
         paths = tuple(path for path, _ in segment.line)

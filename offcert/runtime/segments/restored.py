@@ -26,7 +26,7 @@ from offcert.runtime.watch.sharded import mark_of
 
 
 class Restored(AbstractContextManager["Restored"]):
-    """A block in which all is as it was before a first run; afterwards it is as right before.
+    """A context in which a segment finds all as before its first run; left, it undoes that.
 
     A segment that runs again is left as soon as nothing more of it is needed, in the midst of the
     user's code: so all is put back in any case. What the segment reads, and was changed since and

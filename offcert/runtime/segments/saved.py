@@ -16,7 +16,7 @@ from offcert.runtime.watch.entries import View, is_plain
 from offcert.runtime.watch.guard import Guard, SegmentProof, StopRunning
 
 
-class Mode(Enum):
+class ComparisonMode(Enum):
     """How much of a call of a segment is compared."""
 
     # Of fake tensors there is nothing to compare.
@@ -53,7 +53,7 @@ class Pending(NamedTuple):
     operator: int
 
 
-class Saved:
+class SavedTensor:
     """The object that autograd holds instead of a tensor that a segment's call has saved.
 
     If the tensor stays, it is `held`: itself, a `Handle`, or an `OnHost`. As it was `made` again,
@@ -118,7 +118,7 @@ class FirstRun(Protocol):
 
     proof: SegmentProof
     prints: dict[int, tuple[Any, torch.Tensor | None]]
-    saved: list[weakref.ref[Saved]]
+    saved: list[weakref.ref[SavedTensor]]
 
     @property
     def unknown(self) -> bool:

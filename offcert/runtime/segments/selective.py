@@ -35,7 +35,7 @@ Made = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
-class Region:
+class CheckpointRegion:
     """A call of a module, or of children of an `nn.Sequential`, under a checkpoint with a policy.
 
     For each operator in it that makes a tensor, in order, `makers` has data types and numbers of
@@ -69,7 +69,9 @@ class Region:
         return partial(_contexts, self)
 
 
-def _contexts(region: Region) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+def _contexts(
+    region: CheckpointRegion,
+) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
     if TracingContext.try_get() is not None:
         raise InputError(
             f"{region.segment} is compiled, and a policy of a certificate knows the operators of "
@@ -116,7 +118,7 @@ def _stored(caching: Any) -> Iterator[Any]:
 class _Policy:
     """Decides about the operators of one call of a region, in their order."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: CheckpointRegion) -> None:
         self._region, self._number = region, 0
         # Addresses of storages that the call has made; of those that stay, and whether something
         # that runs again has read them.
@@ -235,7 +237,7 @@ class Policies:
     """
 
     name: str
-    regions: tuple[Region, ...]
+    regions: tuple[CheckpointRegion, ...]
     time: int
     planned: int
     peak: int
@@ -257,7 +259,7 @@ class Policies:
         """
         self._require(model)
         modules = dict(model.named_modules())
-        rows: dict[str, list[Region]] = {}
+        rows: dict[str, list[CheckpointRegion]] = {}
         for region in self.regions:
             if region.children is not None:
                 rows.setdefault(region.path, []).append(region)
@@ -287,14 +289,14 @@ class Policies:
                         )
 
 
-def _inside(region: Region, modules: dict[str, nn.Module]) -> list[tuple[str, nn.Module]]:
+def _inside(region: CheckpointRegion, modules: dict[str, nn.Module]) -> list[tuple[str, nn.Module]]:
     if region.children is None:
         return [(region.path, modules[region.path])]
     above = f"{region.path}." if region.path else ""
     return [(above + name, child) for name, child in _children(modules[region.path], region)]
 
 
-def _children(container: nn.Module, region: Region) -> list[tuple[str, nn.Module]]:
+def _children(container: nn.Module, region: CheckpointRegion) -> list[tuple[str, nn.Module]]:
     assert region.children is not None
     rows = list(container.named_children())
     names = [name for name, _ in rows]
@@ -302,11 +304,11 @@ def _children(container: nn.Module, region: Region) -> list[tuple[str, nn.Module
     return rows[first : last + 1]
 
 
-def _call(run: Callable[..., Any], region: Region, *args: Any, **kwargs: Any) -> Any:
+def _call(run: Callable[..., Any], region: CheckpointRegion, *args: Any, **kwargs: Any) -> Any:
     return checkpoint(run, *args, use_reentrant=False, context_fn=region.context_fn, **kwargs)
 
 
-def _row(container: nn.Module, regions: Sequence[Region], value: Any) -> Any:
+def _row(container: nn.Module, regions: Sequence[CheckpointRegion], value: Any) -> Any:
     """Run the children of an `nn.Sequential`, those of each region under a checkpoint."""
     inside = {name: region for region in regions for name, _ in _children(container, region)}
     done: set[str] = set()

@@ -187,7 +187,7 @@ def settings() -> tuple[Any, ...]:
 
 
 def put(asked: tuple[Any, ...], now: tuple[Any, ...]) -> None:
-    """Put settings back to their values when they were taken down, if they are others now."""
+    """Put back the settings that have changed since `settings` returned what is `asked`."""
     if asked == now:
         return
     for value, (getter, setter) in zip(asked, _PAIRS.values(), strict=True):

@@ -177,7 +177,9 @@ class ModuleStates:
         if not same(flat, self._last):
             self._sort(flat)
         tensors = self._fixed + self._loose
-        attached = [each for each in tensors if each[1].__dict__ and not _is_fake(each[1])]
+        attached = [
+            each for each in tensors if each[1].__dict__ and not isinstance(each[1], FakeTensor)
+        ]
         if len(attached) > self._attached:
             self._attached = len(attached)
             census.attach(attached)
@@ -303,7 +305,3 @@ class ModuleStates:
     def again(self, before: Before) -> Restored:
         """Return the context in which all is as it was before; afterwards it is as it is now."""
         return Restored(self._name, before, self._changing, self._shards)
-
-
-def _is_fake(tensor: torch.Tensor) -> bool:
-    return isinstance(tensor, FakeTensor)

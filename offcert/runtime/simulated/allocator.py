@@ -2,57 +2,27 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from enum import StrEnum
-from typing import Protocol
+from functools import partial
+from typing import Any
 
 import torch
 
 from offcert.runtime.device.interface import MemoryReading
 from offcert.runtime.watch.tracker import LiveBytes
 
-# Bytes in granules: the largest small storage, the segments for small and for large ones, the least
-# storage with a segment of its own, the unit of those. Given by PyTorch's allocator, whose granule
-# is 512 bytes.
-_LARGEST_SMALL = 2048
-_SMALL_SEGMENT = 4096
-_LARGE_SEGMENT = 40960
-_OWN_SEGMENT = 20480
-_SEGMENT_UNIT = 4096
 
+class Allocator:
+    """Gives out memory within a limit and takes it back; counts bytes now, and at their peak.
 
-class Policy(StrEnum):
-    """How memory is given out."""
+    It gives out every byte, as if memory could be moved together at any time.
+    """
 
-    CACHING = "caching"
-    IDEAL = "ideal"
+    def __init__(self, limit: int | None, name: str) -> None:
+        self._limit, self._name = limit, name
+        self._allocated = self._requested = self._reserved = 0
+        self.reset_peaks()
 
-
-class Block:
-    """A stretch of a segment, between the stretches before and after it."""
-
-    __slots__ = ("address", "after", "asked", "before", "free", "size", "small")
-
-    def __init__(self, address: int, size: int, small: bool) -> None:
-        self.address = address
-        self.size = size
-        # Bytes of it that were asked for.
-        self.asked = 0
-        self.small = small
-        self.free = True
-        self.before: Block | None = None
-        self.after: Block | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is all of its segment."""
-        return self.before is None and self.after is None
-
-
-class Allocator(Protocol):
-    """Gives out memory and takes it back."""
-
-    def take(self, size: int) -> Block:
+    def take(self, size: int) -> Any:
         """Return a block of at least so many bytes.
 
         Raises
@@ -60,252 +30,79 @@ class Allocator(Protocol):
         torch.OutOfMemoryError
             If there is none.
         """
+        self._reserve(size, size)
+        self._allocate(size, size)
+        return size
 
-    def give_back(self, block: Block) -> None:
+    def give_back(self, block: Any) -> None:
         """Take a block back."""
+        self._reserved -= block
+        self._allocate(-block, -block)
+
+    def release(self) -> None:
+        """Give segments back of which nothing is used."""
 
     def read(self) -> MemoryReading:
         """Return the bytes that are allocated and reserved, now and at their peak."""
-
-    def release(self) -> None:
-        """Give segments back of which nothing is used."""
-
-    def reset_peaks(self) -> None:
-        """Begin anew to look for the most bytes."""
-
-
-class _Counts:
-    """Bytes now, the most bytes, and the limit."""
-
-    def __init__(self, limit: int | None, name: str) -> None:
-        self.limit = limit
-        self.allocated = self.peak_allocated = 0
-        self.requested = self.peak_requested = 0
-        self.reserved = self.peak_reserved = 0
-        self._name = name
-
-    def allocate(self, size: int, asked: int) -> None:
-        self.allocated += size
-        self.peak_allocated = max(self.peak_allocated, self.allocated)
-        self.requested += asked
-        self.peak_requested = max(self.peak_requested, self.requested)
-
-    def reserve(self, size: int) -> None:
-        self.reserved += size
-        self.peak_reserved = max(self.peak_reserved, self.reserved)
-
-    def fits(self, size: int) -> bool:
-        return self.limit is None or self.reserved + size <= self.limit
-
-    def out_of_memory(self, asked: int, wanted: int) -> torch.OutOfMemoryError:
-        return torch.OutOfMemoryError(
-            f"device {self._name} is out of memory: {asked} bytes were asked for, for which "
-            f"{wanted} would be taken; of {self.limit}, {self.reserved} are taken and "
-            f"{self.allocated} of these in use"
-        )
-
-    def read(self) -> MemoryReading:
         return MemoryReading(
-            self.allocated,
-            self.reserved,
-            self.peak_allocated,
-            self.peak_reserved,
-            self.requested,
-            self.peak_requested,
+            self._allocated,
+            self._reserved,
+            self._peak_allocated,
+            self._peak_reserved,
+            self._requested,
+            self._peak_requested,
         )
 
     def reset_peaks(self) -> None:
-        self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
-        self.peak_requested = self.requested
-
-
-class IdealAllocator:
-    """Gives out every byte of the limit, as if memory could be moved together at any time."""
-
-    def __init__(self, limit: int | None, name: str) -> None:
-        self._counts = _Counts(limit, name)
-
-    def take(self, size: int) -> Block:
-        """Return a block of exactly so many bytes; it has no address."""
-        if not self._counts.fits(size):
-            raise self._counts.out_of_memory(size, size)
-        self._counts.reserve(size)
-        self._counts.allocate(size, size)
-        return Block(0, size, False)
-
-    def give_back(self, block: Block) -> None:
-        """Take a block back."""
-        self._counts.reserve(-block.size)
-        self._counts.allocate(-block.size, -block.size)
-
-    def read(self) -> MemoryReading:
-        """Return the bytes that are allocated; no more than these are reserved."""
-        return self._counts.read()
-
-    def release(self) -> None:
-        """Do nothing: nothing is kept."""
-
-    def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
-        self._counts.reset_peaks()
+        self._peak_allocated, self._peak_reserved = self._allocated, self._reserved
+        self._peak_requested = self._requested
 
+    def _allocate(self, size: int, asked: int) -> None:
+        self._allocated += size
+        self._peak_allocated = max(self._peak_allocated, self._allocated)
+        self._requested += asked
+        self._peak_requested = max(self._peak_requested, self._requested)
 
-class CachingAllocator:
-    """Gives out memory as PyTorch does on CUDA, and falls to pieces as that does."""
-
-    def __init__(self, limit: int | None, name: str, granule: int = 512) -> None:
-        self._counts = _Counts(limit, name)
-        self._granule = granule
-        # Free blocks of large (0) and small (1) segments, smallest first.
-        self._free: tuple[list[tuple[int, int]], ...] = ([], [])
-        self._by_address: dict[int, Block] = {}
-        self._end = 0
-
-    def take(self, size: int) -> Block:
-        """Return a block of at least so many bytes (rules 1 to 4)."""
-        if size == 0:
-            return Block(0, 0, False)
-        rounded = -(-size // self._granule) * self._granule
-        small = rounded <= _LARGEST_SMALL * self._granule
-        block = self._best(rounded, small)
-        if block is None:
-            block = self._segment(size, rounded, small)
-        left = block.size - rounded
-        if left >= self._granule if small else left > _LARGEST_SMALL * self._granule:
-            self._cut(block, rounded)
-        block.free, block.asked = False, size
-        self._counts.allocate(block.size, size)
-        return block
-
-    def give_back(self, block: Block) -> None:
-        """Take a block back, and join it with its free neighbours (rule 5)."""
-        if block.size == 0:
-            return
-        self._counts.allocate(-block.size, -block.asked)
-        before, after = block.before, block.after
-        if after is not None and after.free:
-            self._forget(after)
-            block.size += after.size
-            block.after = after.after
-            if after.after is not None:
-                after.after.before = block
-        if before is not None and before.free:
-            self._forget(before)
-            before.size += block.size
-            before.after = block.after
-            if block.after is not None:
-                block.after.before = before
-            block = before
-        self._keep(block)
-
-    def read(self) -> MemoryReading:
-        """Return the bytes of blocks that were given out, and of reserved segments."""
-        return self._counts.read()
-
-    def release(self) -> None:
-        """Give segments back of which nothing is used."""
-        self._give_back_segments()
-
-    def reset_peaks(self) -> None:
-        """Begin anew to look for the most bytes."""
-        self._counts.reset_peaks()
-
-    def _best(self, size: int, small: bool) -> Block | None:
-        free = self._free[small]
-        place = bisect_left(free, (size, 0))
-        if place == len(free):
-            return None
-        return self._by_address.pop(free.pop(place)[1])
-
-    def _segment(self, asked: int, rounded: int, small: bool) -> Block:
-        unit = _SEGMENT_UNIT * self._granule
-        if small:
-            size = _SMALL_SEGMENT * self._granule
-        elif rounded < _OWN_SEGMENT * self._granule:
-            size = _LARGE_SEGMENT * self._granule
-        else:
-            size = -(-rounded // unit) * unit
-        if not self._counts.fits(size):
-            self._give_back_segments()
-        if not self._counts.fits(size):
-            raise self._counts.out_of_memory(asked, size)
-        self._counts.reserve(size)
-        block = Block(self._end, size, small)
-        self._end += size
-        return block
-
-    def _give_back_segments(self) -> None:
-        for block in [block for block in self._by_address.values() if block.is_whole]:
-            self._forget(block)
-            self._counts.reserve(-block.size)
-
-    def _cut(self, block: Block, size: int) -> None:
-        rest = Block(block.address + size, block.size - size, block.small)
-        rest.before, rest.after = block, block.after
-        if block.after is not None:
-            block.after.before = rest
-        block.size, block.after = size, rest
-        self._keep(rest)
-
-    def _keep(self, block: Block) -> None:
-        block.free = True
-        insort(self._free[block.small], (block.size, block.address))
-        self._by_address[block.address] = block
-
-    def _forget(self, block: Block) -> None:
-        free = self._free[block.small]
-        del free[bisect_left(free, (block.size, block.address))]
-        del self._by_address[block.address]
-
-
-def allocator(policy: Policy, limit: int | None, name: str, granule: int) -> Allocator:
-    """Return an allocator for a device."""
-    if policy is Policy.IDEAL:
-        return IdealAllocator(limit, name)
-    return CachingAllocator(limit, name, granule)
+    def _reserve(self, size: int, asked: int) -> None:
+        """Reserve bytes for what was asked for, if the limit has so many left."""
+        if self._limit is not None and self._reserved + size > self._limit:
+            raise torch.OutOfMemoryError(
+                f"device {self._name} is out of memory: {asked} bytes were asked for, for which "
+                f"{size} would be taken; of {self._limit}, {self._reserved} are taken and "
+                f"{self._allocated} of these in use"
+            )
+        self._reserved += size
+        self._peak_reserved = max(self._peak_reserved, self._reserved)
 
 
 class Ledger:
     """The blocks of storages, by their addresses, which are unique while the storages live."""
 
     def __init__(self, allocator: Allocator) -> None:
-        self._allocator = allocator
-        self._given_out: dict[int, Block] = {}
-        self._counted: dict[int, Block] = {}
+        self.allocator = allocator
+        self._given_out: dict[int, Any] = {}
+        self._counted: dict[int, Any] = {}
 
     def give_out(self, key: int, size: int) -> None:
         """Take memory for a storage of the device's own, until it has died."""
         counted = self._counted.pop(key, None)
-        self._given_out[key] = self._allocator.take(size) if counted is None else counted
+        self._given_out[key] = self.allocator.take(size) if counted is None else counted
 
     def died(self, key: int) -> None:
         """Give back the memory of a storage of the device's own, if it is one."""
-        block = self._given_out.pop(key, None)
-        if block is not None:
-            self._allocator.give_back(block)
+        self._give_back(self._given_out, key)
 
     def watch(self, tracker: LiveBytes) -> None:
         """Take memory for every storage that a tracker counts, as long as it does."""
-        tracker.allocated = self._allocated
-        tracker.freed = self._freed
+        tracker.allocated = self._count
+        tracker.freed = partial(self._give_back, self._counted)
 
-    def _allocated(self, key: int, size: int) -> None:
+    def _count(self, key: int, size: int) -> None:
         if key not in self._given_out and key not in self._counted:
-            self._counted[key] = self._allocator.take(size)
+            self._counted[key] = self.allocator.take(size)
 
-    def _freed(self, key: int) -> None:
-        block = self._counted.pop(key, None)
+    def _give_back(self, blocks: dict[int, Any], key: int) -> None:
+        block = blocks.pop(key, None)
         if block is not None:
-            self._allocator.give_back(block)
-
-    def read(self) -> MemoryReading:
-        """Return the bytes that are allocated and reserved, now and at their peak."""
-        return self._allocator.read()
-
-    def release(self) -> None:
-        """Give segments back of which nothing is used."""
-        self._allocator.release()
-
-    def reset_peaks(self) -> None:
-        """Begin anew to look for the most bytes."""
-        self._allocator.reset_peaks()
+            self.allocator.give_back(block)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -34,18 +33,15 @@ def poisoned(size: int) -> torch.Tensor:
     return data
 
 
-class Known:
-    """One storage."""
+@dataclass(slots=True)
+class KnownStorage:
+    """A living storage, and the copies that have used it."""
 
-    __slots__ = ("born", "reference", "size", "uses")
-
-    def __init__(self, size: int, born: int, streams: int) -> None:
-        self.size = size  # Bytes
-        # The number of the allocation in the work of ``compute``; 0 if operators made it.
-        self.born = born
-        self.uses = Uses(streams)  # By copies
-        # To the storage: nothing here keeps it alive.
-        self.reference: weakref.ref[torch.UntypedStorage] | None = None
+    size: int  # Bytes
+    born: int  # The number of its allocation in the work of ``compute``; 0 if operators made it
+    uses: Uses  # By copies
+    # To the storage: nothing here keeps it alive.
+    reference: weakref.ref[torch.UntypedStorage] | None = None
 
     def address(self, offset: int, size: int) -> int | None:
         """Return the address of its bytes in this process, or None if it is gone."""
@@ -57,22 +53,22 @@ class Known:
 
 
 class Storages:
-    """All that live. A storage's Python object lives as long as the storage, as torch keeps it."""
+    """All living storages. torch keeps the Python object of each as long as the storage lives."""
 
-    def __init__(self, streams: int, died: Callable[[int, Known], None]) -> None:
+    def __init__(self, streams: int, died: Callable[[int, KnownStorage], None]) -> None:
         self._streams = streams
         self._died = died
         # By address, which is unique while a storage lives.
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, KnownStorage] = {}
 
-    def know(self, storage: torch.UntypedStorage, born: int = 0) -> Known:
+    def know(self, storage: torch.UntypedStorage, born: int = 0) -> KnownStorage:
         """Return the record of a storage; `born` counts if it is seen for the first time."""
         key = storage._cdata
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = Known(storage.nbytes(), born, self._streams)
+            known = self._known[key] = KnownStorage(storage.nbytes(), born, Uses(self._streams))
 
-            def died(_: object, key: int = key, known: Known = known) -> None:
+            def died(_: object, key: int = key, known: KnownStorage = known) -> None:
                 if self._known.get(key) is known:
                     del self._known[key]
                 self._died(key, known)
@@ -96,6 +92,7 @@ class SimulatedArena:
         self.size = memory.size  # Bytes
         self.registered = memory.registered  # Whether streams copy to and from it by themselves
         self.where = memory.where  # Where its memory is
+        self.pieces, self.pending, self.finish = memory.pieces, memory.pending, memory.finish
         self.closed = False  # Whether it has been given back
         # Ranges of addresses, with the copies that have used them.
         self.ranges = HostUses(self.size, streams)
@@ -111,22 +108,10 @@ class SimulatedArena:
             raise OffcertError("an arena is used after it has been given back")
         return self._data[offset : offset + size]
 
-    def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
-        """Yield bytes of it as addresses and sizes, each of which can be copied by one call."""
-        return self._memory.pieces(offset, size)
-
-    def pending(self, offset: int) -> AbstractContextManager[Any] | None:
-        """Return a context in which a piece is copied that is not registered yet, or None."""
-        return self._memory.pending(offset)
-
     @property
     def pinning(self) -> Pinning | None:
         """How far it has been registered."""
         return self._memory.pinning
-
-    def finish(self) -> None:
-        """Wait until all of it is registered."""
-        self._memory.finish()
 
     def address(self, offset: int) -> int:
         """Return the address of one of its bytes in this process."""
@@ -177,26 +162,16 @@ class PinnedBudget:
         """Do nothing: that copies have ended is looked at when an arena is closed."""
 
 
-class Job:
+@dataclass(slots=True)
+class PendingCopy:
     """One storage of a copy, to be carried out later."""
 
-    __slots__ = ("arena", "begin", "known", "offset", "outwards", "size")
-
-    def __init__(
-        self,
-        outwards: bool,
-        known: Known,
-        begin: int,
-        arena: SimulatedArena,
-        offset: int,
-        size: int,
-    ) -> None:
-        self.outwards = outwards
-        self.known = known
-        self.begin = begin
-        self.arena = arena
-        self.offset = offset
-        self.size = size
+    outwards: bool
+    known: KnownStorage
+    begin: int
+    arena: SimulatedArena
+    offset: int
+    size: int
 
     def run(self) -> None:
         """Copy; what is gone on one side is poison on the other, or lost."""
@@ -211,7 +186,7 @@ class Job:
             ctypes.memmove(target, source, self.size)
 
 
-def run_all(jobs: Sequence[Job]) -> None:
+def run_all(jobs: Sequence[PendingCopy]) -> None:
     """Carry out the parts of one copy."""
     for job in jobs:
         job.run()

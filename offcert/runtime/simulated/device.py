@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -14,10 +13,10 @@ from offcert.core.errors import OffcertError
 from offcert.core.platform import Kind, Link, Platform
 from offcert.runtime.device.interface import CopiedStorage, DeviceEvent, MemoryReading
 from offcert.runtime.device.pinned import CHUNK, FileArena, PageableArena, PinnedArena
-from offcert.runtime.simulated.allocator import Ledger, Policy, allocator
+from offcert.runtime.simulated.allocator import Allocator, Ledger
 from offcert.runtime.simulated.arena import (
-    Job,
-    Known,
+    KnownStorage,
+    PendingCopy,
     PinnedBudget,
     SimulatedArena,
     SimulatedClerk,
@@ -26,14 +25,14 @@ from offcert.runtime.simulated.arena import (
     run_all,
 )
 from offcert.runtime.simulated.host import HostClock, apart
-from offcert.runtime.simulated.races import Race, RaceError, RaceKind
+from offcert.runtime.simulated.races import DataRace, RaceError, RaceKind
 from offcert.runtime.simulated.streams import (
     Adversary,
     ComputeStream,
     Host,
-    Moment,
     SimulatedEvent,
     SimulatedStream,
+    TimedWork,
     Timeline,
     carry_out,
     late,
@@ -41,6 +40,8 @@ from offcert.runtime.simulated.streams import (
 from offcert.runtime.watch.tracker import LiveBytes
 
 _STREAMS = ("compute", "out", "back", "to a file", "from a file")
+# The platform of a device of which nobody says more. Arbitrary.
+_UNIT = Platform(0, Fraction(1), Link.DUPLEX)
 # The number of the stream that computes. By definition.
 _COMPUTE = 0
 
@@ -50,18 +51,14 @@ class SimulatedDevice:
 
     Parameters
     ----------
-    rate_out, rate_back : Fraction
-        Bytes per nanosecond to the host, and from it.
-    link : Link or str
-        ``"simplex"``: one copy at a time, in the order in which they are handed over.
+    platform : Platform, optional
+        The rates per nanosecond, and the link; on a simplex one copies are made one at a time, in
+        the order in which they are handed over. By default a byte each way, duplex. Its memory is
+        left out: what a problem counts is not all that a device holds.
     memory : int, optional
         Bytes of the device that may be reserved; by default any number.
-    policy : Policy or str
-        ``"caching"``: memory is given out as PyTorch does on CUDA, and falls to pieces;
-        ``"ideal"``: it does not.
-    granularity : int
-        Bytes that the caching allocator rounds up to. Its segments are multiples of it: with 512
-        they take 2 MiB and more.
+    allocator : Allocator, optional
+        What gives the device's memory out, in place of one with the limit `memory`.
     pinned : int, optional
         Bytes of the host that may be registered; by default any number.
     chunk : int
@@ -74,8 +71,6 @@ class SimulatedDevice:
         Raise races where the device is synchronised.
     host : HostClock, optional
         How long the host works, such as a `RealHost`; by default it takes no time.
-    busy_out, busy_back : Fraction, optional
-        Bytes per nanosecond while the other direction runs, too, on a duplex link.
     size_of : callable, optional
         The bytes that a transfer takes as long as, given its direction and the bytes that it moves;
         by default these.
@@ -95,28 +90,21 @@ class SimulatedDevice:
 
     def __init__(
         self,
+        platform: Platform = _UNIT,
         *,
-        rate_out: Fraction,
-        rate_back: Fraction,
-        link: Link | str = Link.DUPLEX,
         memory: int | None = None,
-        policy: Policy | str = Policy.CACHING,
-        granularity: int = 512,
+        allocator: Allocator | None = None,
         pinned: int | None = None,
         chunk: int = CHUNK,
         name: str = "simulated",
         adversary: Adversary = late,
         strict: bool = False,
         host: HostClock | None = None,
-        busy_out: Fraction | None = None,
-        busy_back: Fraction | None = None,
         size_of: Callable[[Kind, int], int] | None = None,
     ) -> None:
-        # The platform knows how long a transfer takes, and refuses what is no rate.
-        self._platform = Platform(0, rate_out, Link(link), rate_back, 1, busy_out, busy_back)
-        self.name = name
+        self._platform, self.name = platform, name
         self.tensors = torch.device("cpu")
-        self.races: list[Race] = []
+        self.races: list[DataRace] = []
         self._strict = strict
         self._raised = 0
         self._host = Host(len(_STREAMS), adversary, host, Timeline(self._platform))
@@ -130,7 +118,7 @@ class SimulatedDevice:
             Kind.PREFETCH: SimulatedStream(4, self._host),
         }
         self.crossings = 0
-        self._link_free: Moment | None = None
+        self._link_free: TimedWork | None = None
         self._size_of = size_of
         # The stream that used it last, and the number of that copy in the stream's work.
         self._link_used = (_COMPUTE, 0)
@@ -138,23 +126,8 @@ class SimulatedDevice:
         self._chunk = chunk
         # Held until they are closed: one that was forgotten is to be seen.
         self._arenas: set[SimulatedArena] = set()
-        self._ledger = Ledger(allocator(Policy(policy), memory, name, granularity))
+        self._ledger = Ledger(allocator or Allocator(memory, name))
         self._storages = Storages(len(_STREAMS), self._died)
-
-    @classmethod
-    def of(cls, platform: Platform, **options: Any) -> SimulatedDevice:
-        """Return a device with the rates and the link of a platform.
-
-        Its memory is left out: what a problem counts is not all that a device holds.
-        """
-        return cls(
-            rate_out=platform.rate(Kind.OFFLOAD),
-            rate_back=platform.rate(Kind.PREFETCH),
-            link=platform.link,
-            busy_out=platform.rate(Kind.OFFLOAD, busy=True) if platform.slows else None,
-            busy_back=platform.rate(Kind.PREFETCH, busy=True) if platform.slows else None,
-            **options,
-        )
 
     @property
     def compute(self) -> ComputeStream:
@@ -217,17 +190,17 @@ class SimulatedDevice:
     @apart()
     def memory(self) -> MemoryReading:
         """Return the bytes of the device's memory that are taken, now and at their peak."""
-        return self._ledger.read()
+        return self._ledger.allocator.read()
 
     @apart()
     def release(self) -> None:
         """Give segments back of which nothing is used."""
-        self._ledger.release()
+        self._ledger.allocator.release()
 
     @apart()
     def reset_peaks(self) -> None:
         """Begin anew to look for the most bytes."""
-        self._ledger.reset_peaks()
+        self._ledger.allocator.reset_peaks()
 
     def require_movable(self) -> None:
         """Do nothing: here anything can be moved at any time."""
@@ -264,7 +237,7 @@ class SimulatedDevice:
                 # The driver copies through memory of its own, and lets the host wait.
                 stream.record().wait_here()
 
-    def _jobs(self, part: CopiedStorage, kind: Kind) -> Iterator[Job]:
+    def _jobs(self, part: CopiedStorage, kind: Kind) -> Iterator[PendingCopy]:
         """Yield the pieces of a copy, each of which is one call of CUDA's."""
         size, arena = part.data.numel(), part.arena
         assert isinstance(arena, SimulatedArena)
@@ -278,7 +251,7 @@ class SimulatedDevice:
         begin = part.data.data_ptr() - storage.data_ptr() - part.offset
         known = self._storages.know(storage)
         for offset, piece in arena.pieces(part.offset, size):
-            yield Job(kind == Kind.OFFLOAD, known, begin + offset, arena, offset, piece)
+            yield PendingCopy(kind == Kind.OFFLOAD, known, begin + offset, arena, offset, piece)
 
     def hold(self, duration: int) -> None:
         """Let ``compute`` do nothing for some nanoseconds."""
@@ -318,7 +291,7 @@ class SimulatedDevice:
         """Wait for all work; what has been allocated stays as it is."""
         self.synchronise()
 
-    def _note(self, stream: SimulatedStream, job: Job) -> None:
+    def _note(self, stream: SimulatedStream, job: PendingCopy) -> None:
         """Take note of what a copy uses, which has just been given to a stream."""
         knows, known, number = stream.knows, job.known, stream.knows[stream.index]
         does = f"a copy {_STREAMS[stream.index]} of {job.size} bytes"
@@ -352,7 +325,7 @@ class SimulatedDevice:
             )
 
     @apart()
-    def _died(self, key: int, known: Known) -> None:
+    def _died(self, key: int, known: KnownStorage) -> None:
         self._ledger.died(key)
         self._compute.heed_host()
         other = known.uses.unordered(self._compute.knows, True)
@@ -376,4 +349,4 @@ class SimulatedDevice:
             )
 
     def _found(self, kind: RaceKind, size: int, what: str) -> None:
-        self.races.append(Race(kind, size, f"{self.name}: {what}"))
+        self.races.append(DataRace(kind, size, f"{self.name}: {what}"))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -30,14 +30,15 @@ _REPETITIONS = 7
 _MALLOC = ((-1, 2**31 - 1), (-3, 2**25))
 
 
-class HostClock(Protocol):
-    """How long the host has worked so far."""
+class HostClock:
+    """How long the host has worked so far: no time, unless a subclass says otherwise."""
 
     # Called where the host reads what the device has computed, and so has to wait for it.
-    reads: Callable[[], None] | None
+    reads: Callable[[], None] | None = None
 
     def now(self) -> int:
         """Return the nanoseconds for which it has worked."""
+        return 0
 
     def stop(self) -> None:
         """Take no account of what comes now: it is the simulation's."""
@@ -46,58 +47,28 @@ class HostClock(Protocol):
         """Take account of what comes again, and of some calls of the driver."""
 
 
-class NoTime:
-    """A host that takes no time."""
-
-    reads: Callable[[], None] | None = None
-
-    def now(self) -> int:
-        """Return 0."""
-        return 0
-
-    def stop(self) -> None:
-        """Do nothing."""
-
-    def go_on(self, calls: int = 0) -> None:
-        """Do nothing."""
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class HasHost(Protocol):
-    """Something that a host calls."""
+def apart(calls: int = 0) -> Callable[[Method], Method]:
+    """Let a method cost the host the time of so many calls of the driver, and none of its own."""
 
-    @property
-    def host_clock(self) -> HostClock:
-        """The host's clock."""
-
-
-This = TypeVar("This", bound=HasHost)
-Rest = ParamSpec("Rest")
-Found = TypeVar("Found")
-
-
-def apart(
-    calls: int = 0,
-) -> Callable[[Callable[Concatenate[This, Rest], Found]], Callable[Concatenate[This, Rest], Found]]:
-    """Let a method of the simulation take the host as long as so many calls of the driver."""
-
-    def decorate(
-        method: Callable[Concatenate[This, Rest], Found],
-    ) -> Callable[Concatenate[This, Rest], Found]:
+    def decorate(method: Method) -> Method:
         @wraps(method)
-        def run(self: This, *args: Rest.args, **kwargs: Rest.kwargs) -> Found:
-            clock = self.host_clock
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            clock: HostClock = self.host_clock
             clock.stop()
             try:
                 return method(self, *args, **kwargs)
             finally:
                 clock.go_on(calls)
 
-        return run
+        return run  # type: ignore[return-value]
 
     return decorate
 
 
-class RealHost(TorchDispatchMode):
+class RealHost(HostClock, TorchDispatchMode):
     """The host at hand: the time that the Python of a step takes here, without its kernels.
 
     Entered around a step, it counts the processor time of the thread that runs it: the program's

@@ -32,7 +32,7 @@ class RaceError(OffcertError):
 
 
 @dataclass(frozen=True, slots=True)
-class Race:
+class DataRace:
     """Two uses of the same memory that nothing orders."""
 
     kind: RaceKind  # Kind of the access whose order is not certain

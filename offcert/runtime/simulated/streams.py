@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
 from offcert.core.platform import Kind, Platform
 from offcert.questions.schedule.slowing import slowed_ends
 from offcert.runtime.device.interface import DeviceEvent
-from offcert.runtime.simulated.host import HostClock, NoTime, apart
+from offcert.runtime.simulated.host import HostClock, apart
 
 # Asked whenever a copy that has been handed over may run, and whenever the host asks for an event
 # that has happened: whether it does, or is told.
@@ -43,7 +44,7 @@ Knowledge: TypeAlias = list[int]
 
 
 def learn(knows: Knowledge, other: Knowledge) -> None:
-    """Add to what is known what someone else knows."""
+    """Let the first know what the other knows, stream by stream."""
     for stream, count in enumerate(other):
         if count > knows[stream]:
             knows[stream] = count
@@ -64,7 +65,7 @@ class Host:
         self.waited_until = 0  # When it last went on after that
         self.adversary = adversary  # Whether copies run that may
         # How long it works; by default it takes no time.
-        self.clock = NoTime() if clock is None else clock
+        self.clock = HostClock() if clock is None else clock
         # Of what it hands over; by default one for works whose durations are given.
         self.timeline = Timeline(Platform(0, Fraction(1))) if timeline is None else timeline
         self._waited = 0
@@ -137,7 +138,7 @@ class SimulatedStream:
     def __init__(self, index: int, host: Host) -> None:
         self.index = index  # The index of the stream, among those that know of each other
         self.host = host  # Who hands the work over
-        self.latest = Moment()  # When all that it has been given ends
+        self.latest = TimedWork()  # When all that it has been given ends
         # What is known to have ended before that. Its own entry counts all that it has been given.
         self.knows: Knowledge = [0] * len(host.knows)
         # Items of its queue: handed over, and carried out.
@@ -173,7 +174,7 @@ class SimulatedStream:
             self.latest = self.host.timeline.add((self.latest,), lasts=duration)
         return self._numbered()
 
-    def copy(self, kind: Kind, size: int, after: Moment | None = None) -> None:
+    def copy(self, kind: Kind, size: int, after: TimedWork | None = None) -> None:
         """Take note of a copy that is given to it, which may have to come after another one."""
         self.heed_host()
         befores = (self.latest,) if after is None else (self.latest, after)
@@ -270,40 +271,33 @@ def carry_out(stream: SimulatedStream, place: int) -> None:
             goals.append((event.stream, event.place))
 
 
-class Moment:
+@dataclass(slots=True, eq=False)
+class TimedWork:
     """The end of a piece of work, which begins after others."""
 
-    __slots__ = ("_befores", "_earliest", "_until", "begin", "end", "kind", "lasts", "size")
+    befores: Sequence[TimedWork] = ()
+    earliest: int = 0
+    lasts: int = 0
+    until: int = 0
+    kind: Kind | None = None
+    size: int = 0
+    # Nanoseconds of the device; of copies that slow each other down as far as is known
+    # (`Timeline.settle`).
+    begin: int = 0
+    end: int = 0
 
-    def __init__(
-        self,
-        befores: Sequence[Moment] = (),
-        earliest: int = 0,
-        lasts: int = 0,
-        until: int = 0,
-        kind: Kind | None = None,
-        size: int = 0,
-    ) -> None:
-        self._befores = tuple(befores)
-        self._earliest = earliest
-        self._until = until
-        self.lasts = lasts
-        self.kind = kind
-        self.size = size
-        # Nanoseconds of the device; of copies that slow each other down as far as is known
-        # (`Timeline.settle`).
-        self.begin = self.end = 0
+    def __post_init__(self) -> None:
         self.follow()
 
     def follow(self) -> None:
         """Begin at the latest of what comes before; nothing ends before it is handed over."""
-        self.begin = max((each.end for each in self._befores), default=0)
-        self.begin = max(self.begin, self._earliest)
-        self.end = max(self.begin + self.lasts, self._until)
+        self.begin = max((each.end for each in self.befores), default=0)
+        self.begin = max(self.begin, self.earliest)
+        self.end = max(self.begin + self.lasts, self.until)
 
     def stay(self) -> None:
         """Let its times be final: what comes before is forgotten."""
-        self._befores = ()
+        self.befores = ()
 
 
 class Timeline:
@@ -315,23 +309,23 @@ class Timeline:
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
-        self._open: list[Moment] = []
+        self._open: list[TimedWork] = []
         # Copies that have ended, but while others were under way whose end is open.
-        self._past: list[Moment] = []
+        self._past: list[TimedWork] = []
         self._settled = True
 
     def add(
-        self, befores: Sequence[Moment], *, earliest: int = 0, lasts: int = 0, until: int = 0
-    ) -> Moment:
+        self, befores: Sequence[TimedWork], *, earliest: int = 0, lasts: int = 0, until: int = 0
+    ) -> TimedWork:
         """Return when work ends that begins after some moments, but not before a time."""
-        return self._taken(Moment(befores, earliest, lasts, until))
+        return self._taken(TimedWork(befores, earliest, lasts, until))
 
-    def copy(self, befores: Sequence[Moment], kind: Kind, size: int) -> Moment:
+    def copy(self, befores: Sequence[TimedWork], kind: Kind, size: int) -> TimedWork:
         """Return when a copy ends that begins after some moments."""
         lasts = self._platform.transfer_time(size, kind)
-        return self._taken(Moment(befores, 0, lasts, 0, kind, size))
+        return self._taken(TimedWork(befores, 0, lasts, 0, kind, size))
 
-    def _taken(self, made: Moment) -> Moment:
+    def _taken(self, made: TimedWork) -> TimedWork:
         if self._platform.slows:
             self._open.append(made)
             self._settled = False
@@ -340,7 +334,7 @@ class Timeline:
         return made
 
     def settle(self, now: int) -> None:
-        """Let copies last as long as the other direction lets them, as far as that is known.
+        """Compute how long copies last that slow each other down, as far as that is known.
 
         Nothing that is handed over from here on begins before `now`.
         """
@@ -359,14 +353,14 @@ class Timeline:
         self._settled = True
         self._close(copies, now)
 
-    def _slowed(self, copies: Sequence[Moment]) -> list[int]:
+    def _slowed(self, copies: Sequence[TimedWork]) -> list[int]:
         jobs = []
         for each in (*self._past, *copies):
             assert each.kind is not None
             jobs.append((each.kind, each.begin, each.size))
         return slowed_ends(self._platform, jobs)[len(self._past) :]
 
-    def _close(self, copies: Sequence[Moment], now: int) -> None:
+    def _close(self, copies: Sequence[TimedWork], now: int) -> None:
         """Keep no more than what may still change, and what has slowed it down."""
         self._open = [each for each in self._open if each.end > now]
         first = min((each.begin for each in copies if each.end > now), default=now)

@@ -19,7 +19,7 @@ from offcert.runtime.device.interface import Arena, CopiedStorage, Device, Pinni
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.streaming.staging import Staged, Staging
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -37,10 +37,10 @@ class HostCopies(Generic[Key]):
     def __init__(self, layout: HostLayout[Key], store: HostStore) -> None:
         self.outside_entries, self.outside_bytes, self._offsets = 0, 0, layout.offsets
         self._overlapping, self._store = layout.overlapping, store
-        self._inside: dict[Key, weakref.ref[Entry]] = {}
+        self._inside: dict[Key, weakref.ref[StorageEntry]] = {}
         self._outside: dict[Key, HostStore] = {}
 
-    def keep(self, entry: Entry, storage: torch.UntypedStorage) -> bool:
+    def keep(self, entry: StorageEntry, storage: torch.UntypedStorage) -> bool:
         """Copy a storage that is on the device, unless there is a good copy; return whether it was.
 
         `x.data` can be changed without a trace, so all bytes of a copy are looked at.
@@ -52,7 +52,7 @@ class HostCopies(Generic[Key]):
         self.write(entry, storage)
         return True
 
-    def write(self, entry: Entry, storage: torch.UntypedStorage | None = None) -> None:
+    def write(self, entry: StorageEntry, storage: torch.UntypedStorage | None = None) -> None:
         """Copy a storage that is on the device; there is a copy once all of it is written."""
         if entry.size == 0:
             return
@@ -79,7 +79,7 @@ class HostCopies(Generic[Key]):
         apart.write(0, storage, entry.size)
         self._outside[key] = apart
 
-    def read(self, entry: Entry, data: torch.Tensor) -> None:
+    def read(self, entry: StorageEntry, data: torch.Tensor) -> None:
         """Fill a tensor of bytes with the copy of a storage."""
         store, offset = self._store, 0
         if entry.key in self._outside:
@@ -88,21 +88,21 @@ class HostCopies(Generic[Key]):
             offset = self._offsets[entry.key]
         store.read(offset, data, entry.size)
 
-    def has(self, entry: Entry) -> bool:
+    def has(self, entry: StorageEntry) -> bool:
         """Whether there is a copy of a storage, of whatever age."""
         if entry.key in self._outside or entry.size == 0:
             return True
         reference = self._inside.get(entry.key)
         return reference is not None and reference() is entry
 
-    def view(self, entry: Entry) -> torch.Tensor:
+    def view(self, entry: StorageEntry) -> torch.Tensor:
         """Return the copy of a storage, as a tensor over host memory."""
         if entry.key in self._outside:
             return self._outside[entry.key].view(0, entry.size)
         return self._store.view(self._offsets.get(entry.key, 0), entry.size)
 
     @staticmethod
-    def is_needed(reference: weakref.ref[Entry]) -> bool:
+    def is_needed(reference: weakref.ref[StorageEntry]) -> bool:
         """Whether a copy is the only one: its storage is nowhere on the device."""
         entry = reference()
         return entry is not None and entry.away
@@ -131,11 +131,13 @@ class StreamCopies(Generic[Key]):
         self.arena, self._staging = arena, staging
         self._apart = device.arena if apart is None else apart
         # The storages of which there is a copy, and the arenas of those outside.
-        self._held: dict[Key, weakref.ref[Entry]] = {}
+        self._held: dict[Key, weakref.ref[StorageEntry]] = {}
         self._outside: dict[Key, Arena] = {}
         self.closed = False
         # Once they are closed: what autograd may still ask for.
-        self._kept: weakref.WeakKeyDictionary[Entry, torch.Tensor] = weakref.WeakKeyDictionary()
+        self._kept: weakref.WeakKeyDictionary[StorageEntry, torch.Tensor] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def begin(self) -> None:
         """Take note that a step begins to use them."""
@@ -147,7 +149,7 @@ class StreamCopies(Generic[Key]):
         """How far the arena has been registered."""
         return self.arena.pinning
 
-    def make_room(self, entries: Iterable[Entry]) -> None:
+    def make_room(self, entries: Iterable[StorageEntry]) -> None:
         """See to it that the host has bytes that storages can be copied to.
 
         Until they have been copied there again, there are no copies of them.
@@ -166,7 +168,7 @@ class StreamCopies(Generic[Key]):
             for key in met:
                 del self._held[key]
 
-    def send(self, rows: Sequence[tuple[Entry, torch.Tensor]]) -> None:
+    def send(self, rows: Sequence[tuple[StorageEntry, torch.Tensor]]) -> None:
         """Let ``out`` copy storages, given with their bytes, for which room has been made."""
         sized = [row for row in rows if row[0].size]
         staged, parts = self._sorted(sized)
@@ -178,7 +180,7 @@ class StreamCopies(Generic[Key]):
         for entry, _ in sized:
             self._held[entry.key] = weakref.ref(entry)
 
-    def bring(self, rows: Sequence[tuple[Entry, torch.Tensor]]) -> None:
+    def bring(self, rows: Sequence[tuple[StorageEntry, torch.Tensor]]) -> None:
         """Let ``back`` fill bytes of the device with copies of storages."""
         sized = [row for row in rows if row[0].size]
         if self.closed:
@@ -193,7 +195,7 @@ class StreamCopies(Generic[Key]):
             self._device.copy_back(parts)
 
     def _sorted(
-        self, rows: Sequence[tuple[Entry, torch.Tensor]]
+        self, rows: Sequence[tuple[StorageEntry, torch.Tensor]]
     ) -> tuple[list[tuple[Staged[Key], torch.Tensor]], list[CopiedStorage]]:
         """Return the copies that go by way of staging memory, and those that streams make."""
         staged, parts = [], []
@@ -214,7 +216,7 @@ class StreamCopies(Generic[Key]):
             return self.arena.locate(offset)
         return self.arena, offset
 
-    def has(self, entry: Entry) -> bool:
+    def has(self, entry: StorageEntry) -> bool:
         """Whether there is a copy of a storage, of whatever age."""
         held = self._held.get(entry.key)
         return entry.size == 0 or (held is not None and held() is entry)

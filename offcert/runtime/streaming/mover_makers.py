@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from offcert.runtime.device.host import HostStore
 from offcert.runtime.device.interface import Arena, Device
@@ -18,9 +18,9 @@ from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.staging import Staged, Staging
-from offcert.runtime.streaming.step_events import StepEvents
+from offcert.runtime.streaming.step_events import StepEvents, Stopwatch
 from offcert.runtime.streaming.stream_mover import StreamMover
-from offcert.runtime.streaming.synchronous import HOST_CLOCK, Mover, SynchronousMover, TimedMover
+from offcert.runtime.streaming.synchronous import Mover, SynchronousMover, TimedMover
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.saved_hooks import SavedPlace
 
@@ -125,7 +125,7 @@ class SynchronousMoverMaker(MoverMaker[HostStore]):
         store = self._free_room(step_plan) or HostStore(step_plan.host.pool, folder)
         if not self._timed:
             return SynchronousMover(step_plan, store), store
-        self.record = StepEvents(HOST_CLOCK)
+        self.record = StepEvents(Stopwatch(None))
         return TimedMover(step_plan, store, self.record), store
 
 
@@ -144,7 +144,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         """Return a mover for a step, and where it copies to; None if there is nothing to do."""
         if step_plan.moves_nothing and not self._timed:
             return None, None
-        self.record = StepEvents(self._device) if self._timed else None
+        self.record = StepEvents(Stopwatch(self._device)) if self._timed else None
         copies = self._free_room(step_plan) or self._new(step_plan)
         copies.begin()
         pinning = copies.pinning
@@ -250,12 +250,7 @@ def _leaving(step_plan: StepPlan, size: int) -> list[tuple[int, int]]:
     """Return addresses and sizes in the arena in the order in which copies leave for them."""
     assert step_plan.timetable is not None
     offsets = step_plan.host.offsets
-    gaps = [
-        action.gap
-        for row in step_plan.timetable.actions
-        for action in row
-        if action.act is Act.COPY_OUT
-    ]
+    gaps = step_plan.timetable.gaps(Act.COPY_OUT)
     places = [place for gap in gaps for place in step_plan.parts[step_plan.trace.gaps[gap].tensor]]
     found = [(offsets[place], place.size) for place in places if place.size]
     return [(begin, part) for begin, part in found if begin < size]
@@ -265,25 +260,12 @@ def _returning(step_plan: StepPlan, file: Arena) -> list[list[Staged[SavedPlace]
     """Return the storages that come back from a file in a step, transfer by transfer."""
     assert step_plan.timetable is not None
     assert step_plan.registered is not None
-    found = []
-    for action in (action for row in step_plan.timetable.actions for action in row):
-        if action.act is Act.CLAIM:
-            places = step_plan.parts[step_plan.trace.gaps[action.gap].tensor]
-            offsets = step_plan.host.offsets
-            found.append(
-                [
-                    Staged(place, file, offsets[place] - step_plan.registered, place.size)
-                    for place in places
-                    if place.size and offsets[place] >= step_plan.registered
-                ]
-            )
-    return found
-
-
-def mover_maker_for(
-    device: Device | None, directory: str | None, *, timed: bool, spill: str | None
-) -> MoverMaker[Any]:
-    """Return who makes movers for a device; for None, those that copy at once."""
-    if device is None:
-        return SynchronousMoverMaker(directory, timed=timed, spill=spill)
-    return StreamMoverMaker(device, timed=timed, spill=spill)
+    offsets, begin = step_plan.host.offsets, step_plan.registered
+    return [
+        [
+            Staged(place, file, offsets[place] - begin, place.size)
+            for place in step_plan.parts[step_plan.trace.gaps[gap].tensor]
+            if place.size and offsets[place] >= begin
+        ]
+        for gap in step_plan.timetable.gaps(Act.CLAIM)
+    ]

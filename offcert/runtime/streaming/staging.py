@@ -32,7 +32,7 @@ from offcert.runtime.device.interface import Arena, CopiedStorage, Device, Devic
 
 
 @dataclass(eq=False, slots=True)
-class Slot:
+class RingSlot:
     """A stretch of a ring.
 
     Once `used` is reached, nobody uses it; None while that is not known. If it is an event of a
@@ -50,9 +50,9 @@ class Ring:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._slots: list[Slot] = []
+        self._slots: list[RingSlot] = []
 
-    def take(self, size: int) -> tuple[Slot, list[Slot]]:
+    def take(self, size: int) -> tuple[RingSlot, list[RingSlot]]:
         """Return a slot, and those that have to be out of use before it is used."""
         assert 0 < size <= self.size
         slot, gone = self._next(size)
@@ -67,11 +67,11 @@ class Ring:
         self._slots.append(slot)
         return slot, gone
 
-    def gone(self, size: int) -> list[Slot]:
+    def gone(self, size: int) -> list[RingSlot]:
         """Return the slots that would have to be out of use for another one of some size."""
         return self._next(size)[1]
 
-    def _next(self, size: int) -> tuple[Slot, list[Slot]]:
+    def _next(self, size: int) -> tuple[RingSlot, list[RingSlot]]:
         begin = self._slots[-1].begin + self._slots[-1].size if self._slots else 0
         if begin + size > self.size:
             begin = 0
@@ -80,14 +80,14 @@ class Ring:
             for each in self._slots
             if each.begin < begin + size and begin < each.begin + each.size
         ]
-        return Slot(begin, size), gone
+        return RingSlot(begin, size), gone
 
 
-def _beside(old: Slot, new: Slot) -> list[Slot]:
+def _beside(old: RingSlot, new: RingSlot) -> list[RingSlot]:
     """Return the parts of a slot that another slot does not overlap."""
     end, last = new.begin + new.size, old.begin + old.size
     parts = [(old.begin, new.begin - old.begin), (end, last - end)]
-    return [Slot(begin, size, old.used, old.in_stream) for begin, size in parts if size > 0]
+    return [RingSlot(begin, size, old.used, old.in_stream) for begin, size in parts if size > 0]
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -118,7 +118,7 @@ class _Piece(Generic[Key]):
 class _Read:
     """A copy that a clerk reads into a slot before it is asked for."""
 
-    slot: Slot
+    slot: RingSlot
     done: DeviceEvent
 
 
@@ -222,7 +222,7 @@ class Staging(Generic[Key]):
                 yield [_Piece(number, row, begin, min(most, row.size - begin), 0)]
 
     def _parts(
-        self, pieces: Sequence[_Piece[Key]], slot: Slot, data: Sequence[torch.Tensor]
+        self, pieces: Sequence[_Piece[Key]], slot: RingSlot, data: Sequence[torch.Tensor]
     ) -> list[CopiedStorage]:
         return [
             CopiedStorage(
@@ -233,7 +233,7 @@ class Staging(Generic[Key]):
             for piece in pieces
         ]
 
-    def _slot(self, pieces: Sequence[_Piece[Key]]) -> Slot:
+    def _slot(self, pieces: Sequence[_Piece[Key]]) -> RingSlot:
         """Return a slot that ``out`` may write once nobody else uses it."""
         slot, gone = self._ring.take(_extent(pieces))
         self._evict(gone)
@@ -298,7 +298,7 @@ class Staging(Generic[Key]):
                 self._next = index + 1
                 return
 
-    def _evict(self, gone: Sequence[Slot]) -> None:
+    def _evict(self, gone: Sequence[RingSlot]) -> None:
         """Forget storages read ahead into slots that somebody else gets now."""
         lost = {id(slot) for slot in gone}
         for keys in [keys for keys, read in self._ahead.items() if id(read.slot) in lost]:

@@ -8,47 +8,73 @@ Needs no torch.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import partial
-from itertools import accumulate
-from typing import Protocol
+from itertools import accumulate, pairwise
 
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.slowing import Lasting, settled
-from offcert.runtime.device.interface import DeviceEvent
+from offcert.runtime.device.interface import Device, DeviceEvent
 from offcert.runtime.plan.timetable import Act, Timetable
 
+Mark = int | DeviceEvent
 
-class EventClock(Protocol):
-    """A clock that knows when an event was: a device's, or the host's (`HostClock`)."""
 
-    def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
-        """Return the time between two events that have been reached."""
+class Stopwatch:
+    """Says how long it was from one mark to the next.
 
-    def synchronise(self) -> None:
-        """Wait until they all have."""
+    Marks are events in a device's stream of operators; without a device they are of the host's
+    clock, for operators that have ended when they return.
+    """
+
+    def __init__(self, device: Device | None) -> None:
+        self.device = device
+
+    def mark(self) -> Mark:
+        """Mark now, or the point that the stream has been given so far."""
+        return time.perf_counter_ns() if self.device is None else self.device.compute.record()
+
+    def wait(self) -> None:
+        """Wait until all marks have been reached."""
+        if self.device is not None:
+            self.device.synchronise()
+
+    def between(self, marks: Sequence[Mark]) -> list[int]:
+        """Return the nanoseconds from each mark to the next; on a device, wait for the last one."""
+        self.wait()
+        return [self.since(begun, ended) for begun, ended in pairwise(marks)]
+
+    def since(self, begun: Mark, ended: Mark) -> int:
+        """Return the nanoseconds between two marks, which have been reached."""
+        if isinstance(begun, int) or isinstance(ended, int):
+            assert isinstance(begun, int)
+            assert isinstance(ended, int)
+            return ended - begun
+        assert self.device is not None
+        return self.device.nanoseconds(begun, ended)
 
 
 class StepEvents:
-    """Events between the operations and around the transfers of one step."""
+    """Marks between the operations and around the transfers of one step."""
 
-    def __init__(self, device: EventClock) -> None:
-        self._device = device
-        self._begins: list[DeviceEvent] = []
-        self._ends: list[DeviceEvent] = []
-        self._transfers: list[tuple[Kind, int, DeviceEvent, DeviceEvent]] = []
+    def __init__(self, watch: Stopwatch) -> None:
+        self.watch = watch
+        self._begins: list[Mark] = []
+        self._ends: list[Mark] = []
+        self._transfers: list[tuple[Kind, int, Mark, Mark]] = []
 
-    def began(self, event: DeviceEvent) -> None:
+    def began(self, event: Mark) -> None:
         """Take the point at which ``compute`` has waited for all that an operation needs."""
         self._begins.append(event)
 
-    def ended(self, event: DeviceEvent) -> None:
+    def ended(self, event: Mark) -> None:
         """Take the point at which it has done all of an operation; before the first, the start."""
         self._ends.append(event)
 
-    def transferred(self, kind: Kind, gap: int, begin: DeviceEvent, end: DeviceEvent) -> None:
+    def transferred(self, kind: Kind, gap: int, begin: Mark, end: Mark) -> None:
         """Take the points before and after a transfer."""
         self._transfers.append((kind, gap, begin, end))
 
@@ -62,12 +88,12 @@ class StepEvents:
 
         A transfer that comes late serves no gap of the plan: its gap is -1.
         """
-        device, start = self._device, self._ends[0]
-        device.synchronise()
-        begins = [device.nanoseconds(start, event) for event in self._begins]
-        ends = [device.nanoseconds(start, event) for event in self._ends[1:]]
+        since, start = self.watch.since, self._ends[0]
+        self.watch.wait()
+        begins = [since(start, event) for event in self._begins]
+        ends = [since(start, event) for event in self._ends[1:]]
         transfers = [
-            Transfer(kind, gap, device.nanoseconds(start, begin), device.nanoseconds(start, end))
+            Transfer(kind, gap, since(start, begin), since(start, end))
             for kind, gap, begin, end in self._transfers
         ]
         return Schedule(begins[: len(ends)], ends, transfers)

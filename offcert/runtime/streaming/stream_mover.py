@@ -17,6 +17,7 @@ from offcert.runtime.plan.timetable import Act, Action
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.step_events import StepEvents
 from offcert.runtime.streaming.synchronous import (
+    LATE,
     FollowedStep,
     Mover,
     away,
@@ -24,7 +25,7 @@ from offcert.runtime.streaming.synchronous import (
     unfreed,
     without_counting,
 )
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.watch.saved_hooks import SavedPlace
 
 
@@ -149,7 +150,7 @@ class StreamMover(Mover):
         if entries:
             self._send(step, action.gap, tensor, entries)
 
-    def _leaving(self, step: FollowedStep, tensor: int, operation: int) -> list[Entry]:
+    def _leaving(self, step: FollowedStep, tensor: int, operation: int) -> list[StorageEntry]:
         """Return the storages of a tensor that is to leave; none if the step has gone astray."""
         if self._copies.closed and step.deviation is None:
             step.deviate("the context ended before its backward pass")
@@ -162,7 +163,9 @@ class StreamMover(Mover):
                 lacking(step, place, operation, self._device.tensors.type)
         return [] if step.deviation is not None else found
 
-    def _send(self, step: FollowedStep, gap: int, tensor: int, entries: Sequence[Entry]) -> bool:
+    def _send(
+        self, step: FollowedStep, gap: int, tensor: int, entries: Sequence[StorageEntry]
+    ) -> bool:
         """Let ``out`` copy a tensor; return whether the host has room."""
         device = self._device
         device.require_movable()
@@ -208,7 +211,7 @@ class StreamMover(Mover):
                 held.append(entry)
         self.unfreed += [unfreed(step, tensor, operation, entry.size) for entry in held]
 
-    def _is_stale(self, tensor: int, entries: Iterable[Entry]) -> bool:
+    def _is_stale(self, tensor: int, entries: Iterable[StorageEntry]) -> bool:
         """Whether the host has no copy of some storage, or one from before a change in place."""
         sent = self._sent.get(tensor)
         for entry in entries:
@@ -247,7 +250,7 @@ class StreamMover(Mover):
                 name = step.name(operation)
                 step.deviate(f"the device has no {size} bytes for what comes back before {name}")
 
-    def _bring(self, step: FollowedStep, gap: int, entries: Iterable[Entry]) -> None:
+    def _bring(self, step: FollowedStep, gap: int, entries: Iterable[StorageEntry]) -> None:
         device, rows = self._device, []
         device.require_movable()
         with without_counting(step):
@@ -277,15 +280,15 @@ class StreamMover(Mover):
             coming.land()
             self._unawaited = {key: of for key, of in self._unawaited.items() if of != gap}
 
-    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
         """Bring back what autograd asks for before the plan does."""
         step.comes_early(entry)
         self.late_bytes += entry.size
         # Of no gap of the plan: it is waited for at once.
-        self._bring(step, _LATE, [entry])
-        self._await_coming(_LATE)
+        self._bring(step, LATE, [entry])
+        self._await_coming(LATE)
 
-    def asked_for(self, entry: Entry) -> None:
+    def asked_for(self, entry: StorageEntry) -> None:
         """Let ``compute`` wait for a storage that autograd asks for before its operation began."""
         gap = self._unawaited.get(entry.key)
         if gap is not None:
@@ -319,7 +322,3 @@ class StreamMover(Mover):
     ) -> None:
         if self._record is not None and begin is not None:
             self._record.transferred(kind, gap, begin, end)
-
-
-# The place of copies that no operation waits for. By definition.
-_LATE = -1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
 import torch
@@ -17,13 +17,13 @@ from offcert.core.trace import Trace
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.runtime.device.host import HostStore
-from offcert.runtime.device.interface import DeviceEvent, Pinning
+from offcert.runtime.device.interface import Pinning
 from offcert.runtime.plan.predict import Prediction
 from offcert.runtime.plan.reports import Unfreed
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.streaming.copies import HostCopies, StreamCopies
-from offcert.runtime.streaming.step_events import StepEvents
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.streaming.step_events import Mark, StepEvents
+from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.tracker import LiveBytes
 
@@ -35,13 +35,13 @@ class FollowedStep(Protocol):
     counter: LiveBytes | None
     deviation: str | None
 
-    by_place: dict[SavedPlace, weakref.ref[Entry]]
+    by_place: dict[SavedPlace, weakref.ref[StorageEntry]]
 
     @property
     def left_out(self) -> Container[int]:
         """The operations that it does not do."""
 
-    def entry(self, place: SavedPlace) -> Entry | None:
+    def entry(self, place: SavedPlace) -> StorageEntry | None:
         """Return the entry that the step saved at a place, if autograd still needs it, or None."""
 
     def deviate(self, what: str) -> None:
@@ -50,7 +50,7 @@ class FollowedStep(Protocol):
     def stays(self, tensor: int, operation: int, size: int) -> None:
         """Take note of bytes that could not leave before an operation."""
 
-    def comes_early(self, entry: Entry) -> None:
+    def comes_early(self, entry: StorageEntry) -> None:
         """Take note of bytes that autograd asks for before the plan brings them back."""
 
     def name(self, operation: int) -> str:
@@ -98,11 +98,11 @@ class Mover(ABC):
         """Make the plan's moves before an operation begins."""
 
     @abstractmethod
-    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
         """Bring back what autograd asks for before the plan does."""
 
     @abstractmethod
-    def asked_for(self, entry: Entry) -> None:
+    def asked_for(self, entry: StorageEntry) -> None:
         """Take note that autograd asks for a storage that has come back, or is about to."""
 
     @abstractmethod
@@ -125,6 +125,8 @@ def lacking(step: FollowedStep, place: SavedPlace, operation: int, here: str = "
             f"; it was captured from a model on {captured}, whose kernels may keep other tensors, "
             f"such as masks of dropout: profile the model where it is trained, on {here}"
         )
+    elif (attention := step.step_plan.said_of_attention(here)) is not None:
+        why = f"; {attention}: profile it with measure=True where it is trained"
     step.deviate(
         f"{step.name(place.operation)} has not saved the {place.dtype} tensor of shape {shape} "
         f"that should leave before {step.name(operation)}{why}"
@@ -197,19 +199,19 @@ class SynchronousMover(Mover):
         if reference is None or reference() is not None:
             self.unfreed.append(unfreed(step, tensor, operation, entry.size))
 
-    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
         """Bring back what autograd asks for before the plan does."""
         step.comes_early(entry)
         self.late_bytes += entry.size
         self._fetch(step, entry)
 
-    def asked_for(self, entry: Entry) -> None:
+    def asked_for(self, entry: StorageEntry) -> None:
         """Do nothing: what has come back is there."""
 
     def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Do nothing: nothing is under way."""
 
-    def _fetch(self, step: FollowedStep, entry: Entry) -> None:
+    def _fetch(self, step: FollowedStep, entry: StorageEntry) -> None:
         if step.counter is None:
             device = torch.empty(entry.size, dtype=torch.uint8, device="cpu")
             self._copies.read(entry, device)
@@ -222,23 +224,15 @@ class SynchronousMover(Mover):
         entry.data, entry.version = device, device._version
 
 
-def away(step: FollowedStep, places: Iterable[SavedPlace]) -> list[Entry]:
+def away(step: FollowedStep, places: Iterable[SavedPlace]) -> list[StorageEntry]:
     """Return the storages of a tensor that are not on the device, and still needed."""
     entries = [step.entry(place) for place in places]
     return [entry for entry in entries if entry is not None and entry.away]
 
 
-class GapsOfTensors:
-    """Finds the gap of a tensor that an operation lies in."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._rows: dict[int, list[tuple[int, int]]] = {}
-        for number, gap in enumerate(trace.gaps):
-            self._rows.setdefault(gap.tensor, []).append((gap.after, number))
-
-    def at(self, tensor: int, operation: int) -> int:
-        """Return the gap in which a tensor is absent that moves before an operation."""
-        return next(number for after, number in self._rows[tensor] if operation <= after)
+def gap_at(trace: Trace, tensor: int, operation: int) -> int:
+    """Return the gap in which a tensor is absent that moves before an operation."""
+    return bisect_left(trace.gaps, (tensor, operation), key=attrgetter("tensor", "after"))
 
 
 def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
@@ -247,7 +241,7 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
     Before each operation, everything that is to leave is copied first, the first time that it
     leaves, and then what is to come back, one after the other. Nothing overlaps.
     """
-    trace, platform, gaps = problem.trace, problem.platform, GapsOfTensors(problem.trace)
+    trace, platform = problem.trace, problem.platform
     now, copied = 0, set()
     starts, ends, transfers = [], [], []
     for index, duration in enumerate(trace.durations):
@@ -258,44 +252,15 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
         for kind, tensor in moves:
             begin, size = now, trace.tensors[tensor].size
             now += platform.transfer_time(size, kind)
-            transfers.append(Transfer(kind, gaps.at(tensor, index), begin, now))
+            transfers.append(Transfer(kind, gap_at(trace, tensor, index), begin, now))
         starts.append(now)
         now += duration
         ends.append(now)
     return Schedule(starts, ends, transfers)
 
 
-@dataclass(frozen=True, slots=True)
-class HostMoment:
-    """A point in time of the host, which has been reached once it exists."""
-
-    time: int
-    reached: bool = True
-
-    def wait_here(self) -> None:
-        """Return at once."""
-
-
-class HostClock:
-    """The host's own clock, for a `StepEvents`."""
-
-    def now(self) -> HostMoment:
-        """Return this moment."""
-        return HostMoment(time.perf_counter_ns())
-
-    def nanoseconds(self, begin: DeviceEvent, end: DeviceEvent) -> int:
-        """Return the time between two moments."""
-        assert isinstance(begin, HostMoment)
-        assert isinstance(end, HostMoment)
-        return end.time - begin.time
-
-    def synchronise(self) -> None:
-        """Do nothing: whoever works at once has done it."""
-
-
-HOST_CLOCK = HostClock()
-# The place of copies that no operation waits for. By definition.
-_LATE = -1
+# The gap of copies that no operation waits for. By definition.
+LATE = -1
 
 
 class TimedMover(SynchronousMover):
@@ -303,37 +268,36 @@ class TimedMover(SynchronousMover):
 
     def __init__(self, step_plan: StepPlan, store: HostStore, record: StepEvents) -> None:
         super().__init__(step_plan, store)
-        self._record = record
-        self._gaps = GapsOfTensors(step_plan.trace)
+        self._record, self._now = record, record.watch.mark
 
     def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""
-        self._record.ended(HOST_CLOCK.now())
+        self._record.ended(self._now())
         super().reach(step, operation)
-        self._record.began(HOST_CLOCK.now())
+        self._record.began(self._now())
 
     def _leave(self, step: FollowedStep, tensor: int, operation: int) -> None:
-        before, begin = self.offloaded_bytes, HOST_CLOCK.now()
+        before, begin = self.offloaded_bytes, self._now()
         super()._leave(step, tensor, operation)
         if self.offloaded_bytes > before:
-            self._transferred(Kind.OFFLOAD, self._gaps.at(tensor, operation), begin)
+            self._transferred(Kind.OFFLOAD, gap_at(step.step_plan.trace, tensor, operation), begin)
 
     def _return(self, step: FollowedStep, tensor: int, operation: int) -> None:
-        before, begin = self.prefetched_bytes, HOST_CLOCK.now()
+        before, begin = self.prefetched_bytes, self._now()
         super()._return(step, tensor, operation)
         if self.prefetched_bytes > before:
-            self._transferred(Kind.PREFETCH, self._gaps.at(tensor, operation), begin)
+            self._transferred(Kind.PREFETCH, gap_at(step.step_plan.trace, tensor, operation), begin)
 
-    def fetch_late(self, step: FollowedStep, entry: Entry) -> None:
+    def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
         """Bring back what autograd asks for before the plan does."""
-        begin = HOST_CLOCK.now()
+        begin = self._now()
         super().fetch_late(step, entry)
-        self._transferred(Kind.PREFETCH, _LATE, begin)
+        self._transferred(Kind.PREFETCH, LATE, begin)
 
     def end(self, step: FollowedStep, *, complete: bool) -> None:
         """Take note of the end of the last operation."""
         if complete:
-            self._record.ended(HOST_CLOCK.now())
+            self._record.ended(self._now())
 
-    def _transferred(self, kind: Kind, gap: int, begin: HostMoment) -> None:
-        self._record.transferred(kind, gap, begin, HOST_CLOCK.now())
+    def _transferred(self, kind: Kind, gap: int, begin: Mark) -> None:
+        self._record.transferred(kind, gap, begin, self._now())

@@ -53,7 +53,7 @@ class Handle:
 
     __slots__ = ("__weakref__", "entry", "stale", "tensor", "version", "view", "whole")
 
-    def __init__(self, tensor: torch.Tensor, entry: Entry | None) -> None:
+    def __init__(self, tensor: torch.Tensor, entry: StorageEntry | None) -> None:
         # The storage; None for tensors of the model, which are left alone.
         self.entry = entry
         # The version is of the detached one: subclasses that wrap tensors do not share theirs.
@@ -105,7 +105,7 @@ class Handle:
         return viewed(self.entry.data, *self.view)
 
 
-class Entry:
+class StorageEntry:
     """One storage that autograd saves, wherever its bytes are.
 
     It lives as long as one of its handles.

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -106,6 +106,7 @@ def watch_gradient(hook: Callable[[torch.Tensor], None], tensor: torch.Tensor) -
         hooks[hook] = hook  # type: ignore[index]
 
 
+@dataclass(slots=True, eq=False)
 class Local:
     """The sessions of a thread: of the forward pass that runs in it, and of the backward pass.
 
@@ -113,16 +114,11 @@ class Local:
     which then has to change what the first one knows.
     """
 
-    __slots__ = ("backward", "depth", "error", "forward", "saving")
-
-    def __init__(self) -> None:
-        self.forward: Session | None = None
-        self.backward: Session | None = None
-        self.depth = 0
-        # The exception that was being handled when the root was called.
-        self.error: BaseException | None = None
-        # Left when the forward pass is.
-        self.saving: EnteredHooks | None = None
+    forward: Session | None = None
+    backward: Session | None = None
+    depth: int = 0
+    error: BaseException | None = None  # That was being handled when the root was called
+    saving: EnteredHooks | None = None  # Left when the forward pass is
 
     @property
     def failing(self) -> bool:
@@ -160,7 +156,7 @@ class Session:
     """
 
     def __init__(self, hooks: Watching) -> None:
-        self.hooks = hooks
+        self.hooks, self.guard = hooks, hooks.guard
         self._calls: dict[str, int] = {}
         self._open: dict[str, list[int]] = {}
         self.failed = False
@@ -170,11 +166,6 @@ class Session:
         # The threads that run the backward pass, and the sessions theirs is nested in.
         self._within: list[tuple[Local, Session | None]] = []
         self._ends = 0
-
-    @property
-    def guard(self) -> Guard:
-        """The guard of the hooks."""
-        return self.hooks.guard
 
     @property
     def session(self) -> Session:
@@ -332,16 +323,11 @@ class _Ending:
 class _GradientTick:
     """A hook on a tensor that tells the session of its gradient."""
 
-    __slots__ = ("_again", "_event", "session")
+    __slots__ = ("_again", "_event", "guard", "session")
 
     def __init__(self, session: Session, event: Event) -> None:
-        self.session, self._event = session, event
-        self._again = 0
-
-    @property
-    def guard(self) -> Guard:
-        """The guard of the hooks."""
-        return self.session.hooks.guard
+        self.session, self.guard = session, session.guard
+        self._event, self._again = event, 0
 
     @guarded()
     def __call__(self, gradient: torch.Tensor) -> None:

@@ -119,7 +119,12 @@ class OffloadWarning(UserWarning):
 
 
 def one_line(error: BaseException) -> str:
-    """Return the kind of an error and the first line of its message."""
+    """Return the kind of an error and the first line of its message.
+
+    PyTorch's compiler wraps what went wrong in an error whose first line names the backend alone.
+    """
+    while isinstance(cause := getattr(error, "inner_exception", None), BaseException):
+        error = cause
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

@@ -158,13 +158,13 @@ def is_recomputing() -> bool:
 
 
 @contextmanager
-def recomputing(value: bool = True) -> Iterator[None]:
-    """Note that a segment runs again during the block; or that, in it, something runs first."""
-    before, _LOCAL.depth = _LOCAL.depth, _LOCAL.depth + 1 if value else 0
+def recomputing() -> Iterator[None]:
+    """Note that a segment runs again during the block."""
+    _LOCAL.depth += 1
     try:
         yield
     finally:
-        _LOCAL.depth = before
+        _LOCAL.depth -= 1
 
 
 # The mark of a node whose place is not known. By definition.
@@ -249,7 +249,7 @@ def leave(mode: TorchDispatchMode) -> None:
 
 
 def sweep() -> None:
-    """Leave the modes that could not be left from elsewhere and are in the calling thread."""
+    """Leave those modes of the calling thread that other threads were to leave, and could not."""
     # Looked at in every step: the set itself takes calls to say whether it is empty.
     for mode in list(_LEFT_BEHIND) if _LEFT_BEHIND.data else ():  # type: ignore[attr-defined]
         if is_here(mode):

@@ -1,4 +1,4 @@
-"""`Rule`: a step that nothing is known of yet keeps to a limit, without a plan.
+"""`EvictionRule`: a step that nothing is known of yet keeps to a limit, without a plan.
 
 Before an operator runs for which there would be no room, what autograd has saved leaves the device,
 what it has saved first before all else: the backward pass needs that last. It comes back when
@@ -9,6 +9,7 @@ from which a plan is made.
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,24 +20,22 @@ from offcert.runtime.torch_private import (
     undispatched,
     without_modes,
 )
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.watch.guard import quiet
 from offcert.runtime.watch.operators import foreign_name, strided_tensors
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
 
 
+@dataclass(slots=True)
 class _Away:
     """Bytes of an entry on the host, and what counts them."""
 
-    __slots__ = ("entry", "host", "record")
-
-    def __init__(
-        self, entry: weakref.ref[Entry], host: torch.Tensor, record: StorageRecord
-    ) -> None:
-        self.entry, self.host, self.record = entry, host, record
+    entry: weakref.ref[StorageEntry]
+    host: torch.Tensor
+    record: StorageRecord
 
 
-class Rule:
+class EvictionRule:
     """Keeps the bytes that a tracker counts on the device within a limit.
 
     What it cannot do, as operators need their operands, it does not. Copies may take `host` bytes
@@ -46,11 +45,11 @@ class Rule:
     def __init__(self, tracker: LiveBytes, limit: int, host: int | None = None) -> None:
         self.limit, self.bytes_moved = limit, 0
         self._tracker, self._host = tracker, host
-        self._saved: list[weakref.ref[Entry]] = []
+        self._saved: list[weakref.ref[StorageEntry]] = []
         self._away: dict[int, _Away] = {}
         self._known: dict[str, int] = {}
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: StorageEntry) -> None:
         """Take note that autograd has saved a storage."""
         self._saved.append(weakref.ref(entry))
 
@@ -72,7 +71,7 @@ class Rule:
                 waiting.append(reference)
         self._saved = waiting
 
-    def _leave(self, entry: Entry) -> bool:
+    def _leave(self, entry: StorageEntry) -> bool:
         """Let a storage leave; return whether it has, or is on no device."""
         if entry.away:
             return True
@@ -100,7 +99,7 @@ class Rule:
         self.bytes_moved += entry.size
         return True
 
-    def bring_back(self, entry: Entry, device: str) -> None:
+    def bring_back(self, entry: StorageEntry, device: str) -> None:
         """Bring back a storage that has left, if it has."""
         away = self._away.pop(id(entry), None)
         if away is None:

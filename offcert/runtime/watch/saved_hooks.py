@@ -19,7 +19,7 @@ from offcert.runtime.torch_private import (
     push_saved_hooks,
     top_saved_hooks,
 )
-from offcert.runtime.watch.entries import Entry, Handle, is_plain
+from offcert.runtime.watch.entries import Handle, StorageEntry, is_plain
 from offcert.runtime.watch.guard import GUARDED_CALL, RAISING, Guard, guarded
 from offcert.runtime.watch.sharded import Gathered, Parts, Whole, local
 from offcert.runtime.watch.tracker import LiveBytes
@@ -65,7 +65,7 @@ def _take_out(pack: Any) -> bool:
 def enter_saving(
     local: Holder, deviate: Callable[[str], None], storages: SavedStorages | None
 ) -> None:
-    """Make the tensors that the calling thread's autograd saves those of a step, if possible."""
+    """Hand the tensors that autograd saves in the calling thread to a step, if possible."""
     leave_saving(local)
     if top_saved_hooks(True) is not None:
         deviate("other saved-tensor hooks are active around the model")
@@ -128,7 +128,7 @@ class Owned:
 
 
 def uncompiled(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function; where compiled code does, so that it is not compiled.
+    """Call a function; where compiled code makes the call, keep the function out of the compiler.
 
     Telling the compiler to keep off takes several microseconds a call, and much longer to prepare;
     almost all calls come from where nothing is compiled.
@@ -145,7 +145,7 @@ def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def keep_uncompiled(*functions: Any) -> None:
-    """Let the compiler pass by functions where compiled code calls them; not what these call."""
+    """Keep the compiler from compiling functions that compiled code calls, not what they call."""
     seen: Any = sys.modules.get(FRAMES_OF_PYTHON)
     if seen is not None:
         for function in functions:
@@ -173,7 +173,7 @@ class SavedStorages:
         self.owned, self.device, self.guard = owned, device, guard
         self.closed, self.tracker = False, tracker
         # Not a dictionary that forgets the dead: that costs more than all of them take.
-        self.by_address: dict[int, weakref.ref[Entry]] = {}
+        self.by_address: dict[int, weakref.ref[StorageEntry]] = {}
 
     def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
         """Return the context in which autograd saves handles."""
@@ -182,14 +182,14 @@ class SavedStorages:
         keep_uncompiled(GUARDED_CALL, pack.__wrapped__, SavedStorages.unpack)
         return torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
 
-    def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Entry:
+    def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> StorageEntry:
         """Return the entry of a storage that is saved for the first time."""
         raise NotImplementedError
 
-    def saved_again(self, entry: Entry) -> None:
+    def saved_again(self, entry: StorageEntry) -> None:
         """Take note that a storage has been saved once more."""
 
-    def know(self, entry: Entry) -> None:
+    def know(self, entry: StorageEntry) -> None:
         """Recognise an entry by the storage that it is in now."""
         entry.address = entry.device_storage()._cdata
         self.by_address[entry.address] = weakref.ref(entry)
@@ -259,7 +259,7 @@ class SavedStorages:
             return None
         return None if storage in self.owned else storage
 
-    def _entry(self, tensor: torch.Tensor) -> Entry | None:
+    def _entry(self, tensor: torch.Tensor) -> StorageEntry | None:
         storage = None if self.closed else self._movable(tensor)
         if storage is None:
             return None

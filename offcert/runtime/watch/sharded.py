@@ -12,7 +12,7 @@ import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Whole:
-    """A `DTensor`, which is not held, without its part on this process: description and version.
+    """The description and the version of a `DTensor`, without the tensor itself.
 
     Changes in place are counted by the `DTensor`; its part does not know of them.
     """
@@ -173,12 +173,7 @@ class Sharded:
             for number, state in enumerate(self.states)
             for group in _groups(state)
         ]
-        runs: list[list[Any]] = []
-        for row in rows:
-            if runs and runs[-1][1] == row:
-                runs[-1][0] += 1
-            else:
-                runs.append([1, row])
+        runs = [[len(list(group)), row] for row, group in groupby(rows)]
         return [runs, any(True for _ in self.gradients())]
 
 

@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,19 +34,18 @@ Allocated = Callable[[int, int], None]
 Freed = Callable[[int], None]
 
 
+@dataclass(slots=True, eq=False)
 class StorageRecord:
     """One storage, from its allocation to its death, by the tracker's `now`.
 
     It has died when it was `excluded`, too: left out of the live bytes.
     """
 
-    __slots__ = ("born", "died", "excluded", "reference", "size")
-
-    def __init__(self, size: int, born: int) -> None:
-        self.size, self.born = size, born
-        self.died: int | None = None
-        self.excluded = False
-        self.reference: weakref.ref[torch.UntypedStorage] | None = None
+    size: int
+    born: int
+    died: int | None = None
+    excluded: bool = False
+    reference: weakref.ref[torch.UntypedStorage] | None = None
 
 
 class LiveBytes(TorchDispatchMode):
@@ -227,7 +227,7 @@ class LiveBytes(TorchDispatchMode):
         self.most = max(self.most, self.live - self.away)
 
     def leave(self, storage: torch.UntypedStorage) -> StorageRecord | None:
-        """Let the bytes of a storage be away: it counts as alive, but its death does not end that.
+        """Count the bytes of a storage as away: still alive, but no longer on the device.
 
         Returns the record, for `come_back` or `lose`; None if the storage does not count.
         """

@@ -113,23 +113,12 @@ def training_step(
     contexts = _contexts(model, autocast, attention)
 
     def run(model: nn.Module, inputs: Any) -> torch.Tensor:
-        loss: torch.Tensor = model(**inputs).loss
+        with contexts():
+            loss: torch.Tensor = model(**inputs).loss
         return loss
 
     draw = _batches(model, batch, sequence)
-    return TrainingStep(model, _within(contexts, run), draw, again=again)
-
-
-def _within(
-    contexts: Callable[[], Any], run: Callable[[Any, Any], torch.Tensor]
-) -> Callable[[Any, Any], torch.Tensor]:
-    """Return a function that runs a step within the contexts of its forward pass."""
-
-    def within(model: Any, inputs: Any) -> torch.Tensor:
-        with contexts():
-            return run(model, inputs)
-
-    return within
+    return TrainingStep(model, run, draw, again=again)
 
 
 def read_config(config: str | Mapping[str, Any]) -> dict[str, Any]:

@@ -90,22 +90,24 @@ def _either(said: Mapping[str, Any], name: str) -> Any:
 
 def quantise(model: nn.Module, how: Quantisation) -> None:
     """Pack the weights of all linear layers of a model but the one that makes its output."""
+    for parent, path, child in _linear(model):
+        if type(child) is nn.Linear and not any(f".{each}." in path for each in how.skipped):
+            setattr(parent, path.split(".")[-2], QuantisedLinear(child, how))
+
+
+def _linear(model: nn.Module) -> list[tuple[nn.Module, str, Any]]:
+    """Return the linear layers of a model but the one that makes its output.
+
+    Each with the module that holds it, and its path between dots.
+    """
     find: Any = getattr(model, "get_output_embeddings", None)
     output = None if find is None else find()
-    layers = [
-        (parent, name, child)
+    return [
+        (parent, f".{path}.{name}.", child)
         for path, parent in model.named_modules()
         for name, child in parent.named_children()
-        if type(child) is nn.Linear
-        and child is not output
-        and not _skips(f"{path}.{name}", how.skipped)
+        if type(child) in (nn.Linear, QuantisedLinear) and child is not output
     ]
-    for parent, name, child in layers:
-        setattr(parent, name, QuantisedLinear(child, how))
-
-
-def _skips(path: str, skipped: tuple[str, ...]) -> bool:
-    return any(f".{each}." in f".{path}." for each in skipped)
 
 
 class QuantisedLinear(nn.Module):
@@ -250,16 +252,9 @@ class LowRank(nn.Module):
 def with_adapters(model: nn.Module, rank: int) -> nn.Module:
     """Freeze a model and put adapters on all linear layers but the one that makes its output."""
     model.requires_grad_(False)
-    find: Any = getattr(model, "get_output_embeddings", None)
-    output = None if find is None else find()
-    layers: list[tuple[nn.Module, str, Any]] = [
-        (parent, name, child)
-        for parent in model.modules()
-        for name, child in parent.named_children()
-        if type(child) in (nn.Linear, QuantisedLinear) and child is not output
-    ]
+    layers = _linear(model)
     if not layers:
         raise InputError(f"lora: {type(model).__name__} has no linear layers to put adapters on")
-    for parent, name, child in layers:
-        setattr(parent, name, LowRank(child, rank))
+    for parent, path, child in layers:
+        setattr(parent, path.split(".")[-2], LowRank(child, rank))
     return model

@@ -50,35 +50,11 @@ def _decoders(
     **common: Any,
 ) -> list[Shape]:
     """Return language models of one family; a row has the values of `_COLUMNS` and parameters."""
-    return [
-        _shape(
-            name,
-            kind,
-            architecture,
-            row[-1],
-            source,
-            **common,
-            **dict(zip(_COLUMNS, row[:-1], strict=True)),
-        )
-        for name, row in rows.items()
-    ]
-
-
-def _gemma(rows: Mapping[str, tuple[Any, ...]], windows: Mapping[str, int]) -> list[Shape]:
-    """Return the language models of Gemma 3: five layers with a window, then one without."""
-    source = "huggingface.co/google/gemma-3-*-pt, config.json (text_config); parameters: counted"
-    return [
-        shape
-        for name, row in rows.items()
-        for shape in _decoders(
-            "gemma3_text",
-            "Gemma3ForCausalLM",
-            {name: row},
-            source,
-            sliding_window=windows[name],
-            max_position_embeddings=131_072,
-        )
-    ]
+    found = []
+    for name, (*values, parameters) in rows.items():
+        config = common | dict(zip(_COLUMNS, values, strict=True))
+        found.append(_shape(name, kind, architecture, parameters, source, **config))
+    return found
 
 
 # The sizes of an image model that a configuration does not give. Assumed: those of ImageNet.
@@ -121,6 +97,10 @@ def _whisper(
     )
 
 
+# Five layers with a window, then one without.
+_GEMMA = ("gemma3_text", "Gemma3ForCausalLM")
+_GEMMA_SOURCE = "huggingface.co/google/gemma-3-*-pt, config.json (text_config); parameters: counted"
+
 _ALL = (
     *_decoders(
         "llama",
@@ -157,21 +137,26 @@ _ALL = (
         rope_theta=1_000_000.0,
         max_position_embeddings=40_960,
     ),
-    *_gemma(
+    *_decoders(
+        *_GEMMA,
         {
             "gemma-3-270m": (640, 2048, 18, 4, 1, 256, 262_144, True, 268_098_176),
             "gemma-3-1b": (1152, 6912, 26, 4, 1, 256, 262_144, True, 999_885_952),
+        },
+        _GEMMA_SOURCE,
+        sliding_window=512,
+        max_position_embeddings=131_072,
+    ),
+    *_decoders(
+        *_GEMMA,
+        {
             "gemma-3-4b": (2560, 10_240, 34, 8, 4, 256, 262_208, True, 3_880_263_168),
             "gemma-3-12b": (3840, 15_360, 48, 16, 8, 256, 262_208, True, 11_766_034_176),
             "gemma-3-27b": (5376, 21_504, 62, 32, 16, 128, 262_208, True, 27_009_346_304),
         },
-        {
-            "gemma-3-270m": 512,
-            "gemma-3-1b": 512,
-            "gemma-3-4b": 1024,
-            "gemma-3-12b": 1024,
-            "gemma-3-27b": 1024,
-        },
+        _GEMMA_SOURCE,
+        sliding_window=1024,
+        max_position_embeddings=131_072,
     ),
     *_decoders(
         "mistral",

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError, OffcertError
-from offcert.runtime.capture.borrowed import Originals, borrowed, random_state_kept
+from offcert.runtime.capture.borrowed import Originals, borrowed
 from offcert.runtime.capture.kernels import FakeTwins
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.watch.guard import one_line, quiet
@@ -104,7 +104,7 @@ def _run(model: nn.Module, batches: Batches) -> Any:
 
 @contextmanager
 def _as_it_was(model: nn.Module, replace: Any) -> Iterator[None]:
-    with random_state_kept(), borrowed(model, replace=replace), torch.no_grad():
+    with borrowed(model, replace=replace), torch.no_grad():
         handles = [
             module.register_forward_pre_hook(_require_tokens, with_kwargs=True)
             for module in model.modules()

@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import nn
 
-from offcert.runtime.device.interface import Device, DeviceEvent
 from offcert.runtime.torch_private import tree_map
-
-
-class Stopwatch:
-    """Says how long it was from one mark to the next.
-
-    Marks are events in a device's stream of operators; without a device they are of the host's
-    clock, for operators that have ended when they return.
-    """
-
-    def __init__(self, device: Device | None) -> None:
-        self.device = device
-
-    def mark(self) -> int | DeviceEvent:
-        """Mark now, or the point that the stream has been given so far."""
-        return time.perf_counter_ns() if self.device is None else self.device.compute.record()
-
-    def between(self, marks: Sequence[int | DeviceEvent]) -> list[int]:
-        """Return the nanoseconds from each mark to the next; on a device, wait for the last one."""
-        if self.device is not None:
-            self.device.synchronise()
-        return [self.since(begun, ended) for begun, ended in pairwise(marks)]
-
-    def since(self, begun: int | DeviceEvent, ended: int | DeviceEvent) -> int:
-        """Return the nanoseconds between two marks, which have been reached."""
-        if isinstance(begun, int) or isinstance(ended, int):
-            assert isinstance(begun, int)
-            assert isinstance(ended, int)
-            return ended - begun
-        assert self.device is not None
-        return self.device.nanoseconds(begun, ended)
-
 
 _HOST = torch.device("cpu")
 

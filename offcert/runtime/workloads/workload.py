@@ -139,11 +139,6 @@ class Workload:
         assert isinstance(dtype, torch.dtype)
         return dtype
 
-    @property
-    def in_zoo(self) -> bool:
-        """Whether the network is one of the zoo."""
-        return self.model in zoo.names()
-
     def load(self, *, shapes_only: bool = False) -> nn.Module | TrainingStep:
         """Build the model of that name, with seeded weights, in training mode; or the step.
 
@@ -154,7 +149,7 @@ class Workload:
             raise InputError("source.model is null: pass the module itself")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            if shapes_only and (self.in_zoo or self.model == CONFIGURED):
+            if shapes_only and self.model in (*zoo.names(), CONFIGURED):
                 with torch.device("meta"):
                     made = load(self.model, self.options)
             else:

@@ -7,13 +7,12 @@ their reference implementations do, so that their memory is the published networ
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.core.messages import meant, show
@@ -24,7 +23,7 @@ from offcert.runtime.zoo.inception import InceptionV3
 from offcert.runtime.zoo.resnet import ResNet
 from offcert.runtime.zoo.vgg import VGG, AlexNet
 
-__all__ = ["build", "default_input", "default_shape", "names", "stage_options"]
+__all__ = ["build", "default_shape", "names", "stage_options"]
 
 
 @dataclass(frozen=True)
@@ -65,12 +64,19 @@ def build(name: str, **options: Any) -> nn.Module:
     """Build a network of `names()` with fresh weights, in training mode.
 
     Options are `classes` (networks on images), `stages` (DenseNet), `dropout` (VGG, AlexNet,
-    Inception v3, GPT), `auxiliary` (Inception v3), `layers`, `heads`, `width`, `vocabulary`,
-    `context` (GPT). The network is on PyTorch's default device; under `torch.device("meta")` it
-    takes no memory.
+    Inception v3, GPT), `layers`, `heads`, `width`, `vocabulary`, `context` (GPT). The network is on
+    PyTorch's default device; under `torch.device("meta")` it takes no memory.
     """
     network = _find(name)
-    _check_options(name, network, options)
+    for option in options:
+        if option not in network.options:
+            known = ", ".join(network.options)
+            raise InputError(f"network {name} has no option {show(option)}, but {known or 'none'}")
+        value, kind = options[option], type(network.options[option])
+        if kind is int:
+            require_count(value, option)
+        elif kind is float and not (isinstance(value, int | float) and 0 <= value < 1):
+            raise InputError(f"{option} must be a number in [0, 1), not {show(value)}")
     return network.builder(**options)
 
 
@@ -88,53 +94,9 @@ def default_shape(name: str) -> tuple[int, ...]:
     return _find(name).shape
 
 
-def default_input(name: str, shape: Sequence[int] | None = None, **options: Any) -> Tensor:
-    """Return a random input for a network of `names()` that is built with some options.
-
-    It is normally distributed float32 of (batch, 3, height, width) or, for a GPT, int64 tokens of
-    (batch, tokens), drawn from PyTorch's generator; by default `default_shape(name)`, for a GPT
-    with no more tokens than its context.
-    """
-    network = _find(name)
-    _check_options(name, network, options)
-    chosen = network.options | options
-    is_text = "vocabulary" in chosen
-    if shape is None:
-        batch, *sizes = network.shape
-        shape = (batch, min(*sizes, chosen["context"])) if is_text else network.shape
-    _check_shape(name, tuple(shape), chosen.get("context"))
-    if is_text:
-        return torch.randint(chosen["vocabulary"], tuple(shape))
-    return torch.randn(tuple(shape))
-
-
 def _find(name: str) -> _Network:
     if name not in _NETWORKS:
         known = ", ".join(_NETWORKS)
         hint = meant(name, _NETWORKS)
         raise InputError(f"the zoo has no network {show(name)}, but {known}{hint}")
     return _NETWORKS[name]
-
-
-def _check_options(name: str, network: _Network, options: dict[str, Any]) -> None:
-    for option in options:
-        if option not in network.options:
-            known = ", ".join(network.options)
-            raise InputError(f"network {name} has no option {show(option)}, but {known or 'none'}")
-        value, kind = options[option], type(network.options[option])
-        if kind is int:
-            require_count(value, option)
-        elif kind is float and not (isinstance(value, int | float) and 0 <= value < 1):
-            raise InputError(f"{option} must be a number in [0, 1), not {show(value)}")
-
-
-def _check_shape(name: str, shape: tuple[int, ...], context: int | None) -> None:
-    text = "x".join(map(str, shape))
-    if any(not isinstance(size, int) or size < 1 for size in shape):
-        raise InputError(f"The input shape of {name} must be of positive integers, not {text}.")
-    if context is None:
-        if len(shape) != 4 or shape[1] != 3:
-            raise InputError(f"The input of {name} must be batch x 3 x height x width, not {text}.")
-    elif len(shape) != 2 or shape[1] > context:
-        limit = f"batch x tokens with at most {context} tokens"
-        raise InputError(f"The input of {name} must be {limit}, not {text}.")

@@ -60,7 +60,7 @@ class FeedForward(nn.Module):
         return self.dropout(self.c_proj(self.act(self.c_fc(x))))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention and feed-forward part, normalised before and added to what came in."""
 
     def __init__(self, width: int, heads: int, context: int, dropout: float) -> None:
@@ -102,7 +102,7 @@ class GPT(nn.Module):
         self.wte = nn.Embedding(vocabulary, width)
         self.wpe = nn.Embedding(context, width)
         self.drop = nn.Dropout(dropout)
-        blocks = (Block(width, heads, context, dropout) for _ in range(layers))
+        blocks = (TransformerBlock(width, heads, context, dropout) for _ in range(layers))
         self.h = nn.Sequential(*blocks)
         self.ln_f = nn.LayerNorm(width)
         self.lm_head = nn.Linear(width, vocabulary, bias=False)

@@ -142,27 +142,11 @@ class InceptionE(nn.Module):
         return torch.cat([one, single, double, self.branch_pool(_smooth(x))], 1)
 
 
-class AuxiliaryHead(nn.Module):
-    """Second classifier on the 17x17 grid (Szegedy et al., section 4)."""
-
-    def __init__(self, inputs: int, classes: int) -> None:
-        super().__init__()
-        self.conv0 = ConvNorm(inputs, 128, 1)
-        self.conv1 = ConvNorm(128, 768, 5)
-        self.fc = nn.Linear(768, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map features to logits (batch, classes)."""
-        x = self.conv1(self.conv0(functional.avg_pool2d(x, kernel_size=5, stride=3)))
-        return self.fc(torch.flatten(functional.adaptive_avg_pool2d(x, (1, 1)), 1))
-
-
 class InceptionV3(nn.Module):
     """Inception v3 for images of any size from 75 pixels on; published for 299.
 
-    It has 23,834,568 parameters for 1000 classes, and 27,161,264 with the auxiliary head, which is
-    the number usually quoted. With that (`auxiliary`) it returns the pair (logits, auxiliary
-    logits) in training; without it there is one output, as a chain needs.
+    It has 23,834,568 parameters for 1000 classes. The number usually quoted, 27,161,264, is that
+    with an auxiliary head, which is left out: there is one output, as a chain needs.
 
     References
     ----------
@@ -170,7 +154,7 @@ class InceptionV3(nn.Module):
     Vision. CVPR 2016.
     """
 
-    def __init__(self, classes: int = 1000, auxiliary: bool = False, dropout: float = 0.5) -> None:
+    def __init__(self, classes: int = 1000, dropout: float = 0.5) -> None:
         super().__init__()
         self.Conv2d_1a_3x3 = ConvNorm(3, 32, 3, stride=2)
         self.Conv2d_2a_3x3 = ConvNorm(32, 32, 3)
@@ -187,7 +171,6 @@ class InceptionV3(nn.Module):
         self.Mixed_6c = InceptionC(768, 160)
         self.Mixed_6d = InceptionC(768, 160)
         self.Mixed_6e = InceptionC(768, 192)
-        self.AuxLogits = AuxiliaryHead(768, classes) if auxiliary else None
         self.Mixed_7a = InceptionD(768)
         self.Mixed_7b = InceptionE(1280)
         self.Mixed_7c = InceptionE(2048)
@@ -202,19 +185,13 @@ class InceptionV3(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.normal_(module.weight, std=0.1)
-        if self.AuxLogits is not None:
-            nn.init.normal_(self.AuxLogits.conv1.conv.weight, std=0.01)
-            nn.init.normal_(self.AuxLogits.fc.weight, std=0.001)
 
-    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor) -> Tensor:
         """Map images (batch, 3, height, width) to logits (batch, classes)."""
         x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))
         x = self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(self.maxpool1(x)))
         x = self.Mixed_5d(self.Mixed_5c(self.Mixed_5b(self.maxpool2(x))))
         x = self.Mixed_6c(self.Mixed_6b(self.Mixed_6a(x)))
-        grid = self.Mixed_6e(self.Mixed_6d(x))
-        x = self.Mixed_7c(self.Mixed_7b(self.Mixed_7a(grid)))
-        logits = self.fc(torch.flatten(self.dropout(self.avgpool(x)), 1))
-        if self.training and self.AuxLogits is not None:
-            return logits, self.AuxLogits(grid)
-        return logits
+        x = self.Mixed_7a(self.Mixed_6e(self.Mixed_6d(x)))
+        x = self.Mixed_7c(self.Mixed_7b(x))
+        return self.fc(torch.flatten(self.dropout(self.avgpool(x)), 1))

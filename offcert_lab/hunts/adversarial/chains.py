@@ -17,8 +17,8 @@ from offcert.core.errors import InputError, MethodError
 from offcert.core.trace import require_integer
 from offcert.instances.generator import Generator, knob
 from offcert.proofs.certificate import Certificate
-from offcert.questions.schedule.problem import Problem, Transfers
-from offcert_lab.hunts.adversarial.hunt import Find, Hunt, HuntProgress, Terms
+from offcert.questions.schedule.problem import Minimise, Problem, Transfers
+from offcert_lab.hunts.adversarial.hunt import Find, Hunt, Terms
 from offcert_lab.hunts.adversarial.numbers import Box
 from offcert_lab.hunts.adversarial.values import BOUNDS, NAMES, OPTIMUM, Contest
 
@@ -26,22 +26,23 @@ from offcert_lab.hunts.adversarial.values import BOUNDS, NAMES, OPTIMUM, Contest
 WIDER = 2
 
 
+@dataclass(frozen=True, kw_only=True)
 class Hunted(Generator):
     """Small problems on which one thing is far from another by which it is measured.
 
-    The problem of a seed is what a search of `steps` steps finds, minimised. Subclasses are
-    dataclasses with these knobs.
+    The problem of a seed is what a search of `steps` steps finds, minimised: of the simplest
+    integers that keep all but `tolerance` per cent of what the worst ratio is above 1. Subclasses
+    have a knob ``against``, and say by what that is measured.
     """
 
     takes_memory: ClassVar[bool] = False
 
-    against: str
-    stages: int
-    most: int
-    largest: int
-    shortest: int
-    tolerance: int
-    steps: int
+    stages: int = knob(4, "fewest stages; minimising goes no further", least=1)
+    most: int = knob(0, f"most stages to search with; 0: {WIDER} more than the fewest", least=0)
+    largest: int = knob(20, "largest duration or size", least=1)
+    shortest: int = knob(1, "shortest duration", least=0)
+    tolerance: int = knob(10, "per cent of (ratio - 1) that simpler numbers may cost", least=0)
+    steps: int = knob(2000, "problems to try", least=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,23 +60,16 @@ class Hunted(Generator):
         knobs = {item.name: source[item.name] for item in fields(cls)}
         return cls(**knobs).problem(source["seed"])
 
-    @property
     @abstractmethod
-    def measure(self) -> str:
-        """The value by which `against` is measured."""
+    def contest(self) -> Contest:
+        """Return the ratio that is maximised."""
 
-    @abstractmethod
     def terms(self) -> Terms:
-        """Return the terms of the search: contest, transfers, box of numbers, tolerance."""
-
-    @abstractmethod
-    def made_of(self, find: Find, name: str) -> Problem:
-        """Return the problem of a find."""
-
-    @property
-    def stages_tried(self) -> range:
-        """From the fewest stages to the most."""
-        return range(self.stages, (self.most or self.stages + WIDER) + 1)
+        """Return the terms of the search."""
+        contest = self.contest()
+        stages = range(self.stages, (self.most or self.stages + WIDER) + 1)
+        box = Box(stages, self.largest, self.shortest, contest.numbers)
+        return Terms(contest, box, Fraction(self.tolerance, 100))
 
     def draw(self, seed: int) -> Problem:
         """Return the problem that the search of a seed finds.
@@ -85,13 +79,15 @@ class Hunted(Generator):
         MethodError
             If it finds no problem on which the two values differ.
         """
-        find = Hunt(self.terms(), seed, steps=self.steps).run()
+        terms = self.terms()
+        find = Hunt(terms, seed, steps=self.steps).run()
         if find is None:
+            contest = terms.contest
             raise MethodError(
-                f"{self.steps} steps from seed {seed} found nothing on which {self.against} and "
-                f"{self.measure} differ"
+                f"{self.steps} steps from seed {seed} found nothing on which {contest.against} and "
+                f"{contest.by} differ"
             )
-        return self._problem(seed, find)
+        return self._problem(seed, find, terms)
 
     def hunt(
         self,
@@ -99,7 +95,7 @@ class Hunted(Generator):
         *,
         steps: int | None = None,
         time_limit: float | None = None,
-        progress: Callable[[HuntProgress], None] | None = None,
+        progress: Callable[[Hunt], None] | None = None,
     ) -> tuple[Hunt, Problem | None]:
         """Search for a time, or so many steps instead of the knob's, and keep what there is.
 
@@ -111,28 +107,28 @@ class Hunted(Generator):
             The problem that it found. Its source holds the number of steps that find it again.
         """
         require_integer(seed, "seed", 0)
-        hunt = Hunt(self.terms(), seed, steps=steps, time_limit=time_limit, progress=progress)
+        terms = self.terms()
+        hunt = Hunt(terms, seed, steps=steps, time_limit=time_limit, progress=progress)
         find = hunt.run()
         if find is None:
             return hunt, None
-        problem = self._problem(seed, find)
+        problem = self._problem(seed, find, terms)
         knobs = self.knobs() | {"steps": max(1, hunt.steps)}
         source = {"generator": self.kind, "seed": seed, **knobs, **(problem.source or {})}
         return hunt, replace(problem, source=source)
 
-    def _problem(self, seed: int, find: Find) -> Problem:
-        problem = self.made_of(find, f"{self.kind}-{self.against}-{self.stages}-{seed}")
+    def _problem(self, seed: int, find: Find, terms: Terms) -> Problem:
+        name = f"{self.kind}-{terms.contest.against}-{self.stages}-{seed}"
+        problem = find.numbers.problem(terms.contest.transfers, name)
+        if problem.minimise is Minimise.MEMORY:
+            problem = problem.with_memory(problem.peak_memory)
         score: dict[str, Any] = {"over": find.score.over, "under": find.score.under}
         return replace(problem, source=score)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdversarialChains(Hunted):
-    """Small chains on which a method is far from the optimum, or the optimum far from a bound.
-
-    The problem of a seed is what a search of `steps` steps finds, minimised: of the simplest
-    integers that keep all but `tolerance` per cent of what the worst ratio is above 1.
-    """
+    """Small chains on which a method is far from the optimum, or the optimum far from a bound."""
 
     kind: ClassVar[str] = "adversarial"
     summary: ClassVar[str] = "search for the problem on which a method or a bound does worst"
@@ -140,31 +136,10 @@ class AdversarialChains(Hunted):
     against: str = knob("greedy", "method or bound that shall look bad", choices=NAMES)
     by: str = knob(OPTIMUM, "what it is measured by", choices=(OPTIMUM, *NAMES))
     transfers: str = knob("atomic", "of the problems", choices=tuple(map(str, Transfers)))
-    stages: int = knob(4, "fewest stages; minimising goes no further", least=1)
-    most: int = knob(0, f"most stages to search with; 0: {WIDER} more than the fewest", least=0)
-    largest: int = knob(20, "largest duration or size", least=1)
-    shortest: int = knob(1, "shortest duration", least=0)
-    tolerance: int = knob(10, "per cent of (ratio - 1) that simpler numbers may cost", least=0)
-    steps: int = knob(2000, "problems to try", least=1)
 
-    @property
-    def measure(self) -> str:
-        """The value by which `against` is measured."""
-        return self.by
-
-    def terms(self) -> Terms:
-        """Return the terms of the search: contest, transfers, box of numbers, tolerance."""
-        transfers = Transfers(self.transfers)
-        return Terms(
-            Contest(self.against, self.by, transfers),
-            transfers,
-            Box(self.stages_tried, self.largest, self.shortest),
-            Fraction(self.tolerance, 100),
-        )
-
-    def made_of(self, find: Find, name: str) -> Problem:
-        """Return the problem of a find."""
-        return find.numbers.problem(Transfers(self.transfers), name)
+    def contest(self) -> Contest:
+        """Return the ratio that is maximised."""
+        return Contest(self.against, self.by, Transfers(self.transfers))
 
 
 def certified(problem: Problem, *, time_limit: float = 60.0) -> Certificate:

@@ -17,9 +17,8 @@ from offcert.questions.schedule.check import check
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.questions.schedule.simulate import simulate
-from offcert_lab.hunts.adversarial.chains import WIDER, Hunted
-from offcert_lab.hunts.adversarial.hunt import Find, Terms
-from offcert_lab.hunts.adversarial.numbers import Box, Numbers
+from offcert_lab.hunts.adversarial.chains import Hunted
+from offcert_lab.hunts.adversarial.numbers import Numbers
 from offcert_lab.hunts.adversarial.values import Contest, Score
 
 # Seconds and points of an exact search; the chains are small. Arbitrary.
@@ -226,7 +225,7 @@ class CheckpointContest(Contest):
     def __init__(self, against: str, by: str) -> None:
         self.against = against
         self.by = by
-        self.is_bound = False
+        self.transfers, self.is_bound = Transfers.ATOMIC, False
         self._over = checkpoint_value(against, "against")
         self._under = checkpoint_value(by, "by")
         if self._over.minimise is not self._under.minimise:
@@ -270,39 +269,15 @@ class CheckpointContest(Contest):
 
 @dataclass(frozen=True, kw_only=True)
 class AdversarialCheckpoints(Hunted):
-    """Small chains on which checkpoints take much more memory, or time, than others would.
-
-    The problem of a seed is what a search of `steps` steps finds, minimised, as for
-    `offcert_lab.hunts.adversarial.chains.AdversarialChains`.
-    """
+    """Small chains on which checkpoints take much more memory, or time, than others would."""
 
     kind: ClassVar[str] = "adversarial-checkpoint"
     summary: ClassVar[str] = "search for the chain on which checkpoints do worst"
 
     against: str = knob("sqrt", "what shall look bad", choices=NAMES)
     by: str = knob("usual", "what it is measured by", choices=("usual", *NAMES))
-    stages: int = knob(4, "fewest stages; minimising goes no further", least=1)
-    most: int = knob(0, f"most stages to search with; 0: {WIDER} more than the fewest", least=0)
-    largest: int = knob(20, "largest duration or size", least=1)
-    shortest: int = knob(1, "shortest duration", least=0)
-    tolerance: int = knob(10, "per cent of (ratio - 1) that simpler numbers may cost", least=0)
-    steps: int = knob(2000, "problems to try", least=1)
 
-    @property
-    def measure(self) -> str:
-        """The value by which `against` is measured."""
+    def contest(self) -> CheckpointContest:
+        """Return the ratio that is maximised."""
         usual = USUAL[checkpoint_value(self.against, "against").minimise]
-        return usual if self.by == "usual" else self.by
-
-    def terms(self) -> Terms:
-        """Return the terms of the search: contest, transfers, box of numbers, tolerance."""
-        contest = CheckpointContest(self.against, self.measure)
-        box = Box(self.stages_tried, self.largest, self.shortest, contest.numbers)
-        return Terms(contest, Transfers.ATOMIC, box, Fraction(self.tolerance, 100))
-
-    def made_of(self, find: Find, name: str) -> Problem:
-        """Return the problem of a find."""
-        problem = find.numbers.problem(Transfers.ATOMIC, name)
-        if problem.minimise is Minimise.MEMORY:
-            problem = problem.with_memory(problem.peak_memory)
-        return problem
+        return CheckpointContest(self.against, usual if self.by == "usual" else self.by)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from offcert.core.errors import NoPlanError
-from offcert.questions.schedule.problem import Transfers
 from offcert_lab.hunts.adversarial.numbers import Box, Numbers, draw, moved, simplifications
 from offcert_lab.hunts.adversarial.values import Contest, Score
 
@@ -67,21 +66,10 @@ class Find:
 
 
 @dataclass(frozen=True)
-class HuntProgress:
-    """The argument of a progress callback."""
-
-    seconds: float  # Since the search began.
-    phase: str  # Name of the phase.
-    steps: int  # Problems that were tried.
-    find: Find | None  # The best so far; while it is minimised, the simplest that is good enough.
-
-
-@dataclass(frozen=True)
 class Terms:
     """The terms of a hunt: the ratio, and the numbers that problems may have."""
 
     contest: Contest  # The ratio that is maximised.
-    transfers: Transfers  # Kind of transfers in all problems.
     box: Box  # Limits of the numbers.
     tolerance: Fraction  # Share of the best ratio's excess over 1 that minimising may give up.
 
@@ -105,7 +93,7 @@ class Hunt:
     time_limit : float, optional
         Seconds, for everything.
     progress : callable, optional
-        Told of every improvement, and about every second.
+        Called with the hunt after every improvement, and about every second.
 
     Attributes
     ----------
@@ -119,6 +107,8 @@ class Hunt:
         On how many problems it found none.
     steps : int
         Problems tried in the search.
+    phase : str
+        Name of the phase.
     minimised : bool
         Whether minimising ended by itself.
     interrupted : bool
@@ -132,7 +122,7 @@ class Hunt:
         *,
         steps: int | None = None,
         time_limit: float | None = None,
-        progress: Callable[[HuntProgress], None] | None = None,
+        progress: Callable[[Hunt], None] | None = None,
     ) -> None:
         self.terms = terms
         self.best: Find | None = None
@@ -146,7 +136,7 @@ class Hunt:
         self._most_steps = steps
         self._time_limit = time_limit
         self._progress = progress
-        self._phase = "search"
+        self.phase = "search"
         self._begin = time.monotonic()
         self._told = self._begin
 
@@ -154,6 +144,11 @@ class Hunt:
     def seconds(self) -> float:
         """Seconds since the search began."""
         return time.monotonic() - self._begin
+
+    @property
+    def find(self) -> Find | None:
+        """The best find so far; since it is minimised, the simplest that is bad enough."""
+        return self.simplest or self.best
 
     @property
     def ratio(self) -> Fraction:
@@ -171,7 +166,7 @@ class Hunt:
             self._minimise()
         except KeyboardInterrupt:
             self.interrupted = True
-        return self.simplest or self.best
+        return self.find
 
     def improvements(self) -> Iterator[Find]:
         """Search, and yield every find that is worse than all before it."""
@@ -228,7 +223,7 @@ class Hunt:
             return None
 
     def _scored(self, numbers: Numbers, least: Fraction) -> Find | None:
-        problem = numbers.problem(self.terms.transfers)
+        problem = numbers.problem(self.terms.contest.transfers)
         score = self.terms.contest.score(problem, least)
         return None if score is None else Find(numbers, score)
 
@@ -239,12 +234,12 @@ class Hunt:
         """Minimise the best find, and the example of no plan."""
         with suppress(_EndedError):
             if self.best is not None:
-                self._phase = "minimise"
+                self.phase = "minimise"
                 self.simplest = self.best
                 least = 1 + (self.ratio - 1) * (1 - self.terms.tolerance)
                 minimise(self.best.numbers, lambda n: self._keeps(n, least), self.terms.box)
             if self.no_plan is not None:
-                self._phase = "minimise no plan"
+                self.phase = "minimise no plan"
                 minimise(self.no_plan, self._leaves_no_plan, self.terms.box)
             self.minimised = True
 
@@ -277,5 +272,4 @@ class Hunt:
         if self._progress is None or not (force or now - self._told > SECONDS_BETWEEN_REPORTS):
             return
         self._told = now
-        find = self.simplest or self.best
-        self._progress(HuntProgress(self.seconds, self._phase, self.steps, find))
+        self._progress(self)

@@ -108,7 +108,7 @@ class Box:
     stages: range  # How many stages there may be.
     largest: int  # Durations and sizes are at most this; memory may be more.
     shortest: int  # Durations are at least this.
-    kind: type[Numbers] = Numbers  # Kind of the objects that the numbers make.
+    kind: type[Numbers] = Numbers  # The class of the numbers.
 
     def least(self, row: int) -> int:
         """Return the least value in a row."""

@@ -28,6 +28,7 @@ from offcert.heuristics.evictions.dynprog import algorithm_1, dynprog
 from offcert.heuristics.evictions.rules import greedy, sequential
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.questions.schedule.simulate import simulate
+from offcert_lab.hunts.adversarial.numbers import Numbers
 
 OPTIMUM = "optimum"
 ORDERED = "ordered"
@@ -294,7 +295,13 @@ class Contest:
         require_applicable(by, "by", transfers)
         self.against = against
         self.by = by
+        self.transfers = transfers
         self.is_bound = against in BOUNDS
+
+    @property
+    def numbers(self) -> type[Numbers]:
+        """The class that makes problems of a candidate's numbers."""
+        return Numbers
 
     def score(self, problem: Problem, at_least: Fraction = Fraction(0)) -> Score | None:
         """Return both values, or None if one is not established or the ratio is less than asked.

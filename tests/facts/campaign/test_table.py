@@ -2,14 +2,13 @@
 
 import json
 import multiprocessing
-import os
 from pathlib import Path
 
 import pytest
 
 from offcert.campaign.cells import grid
 from offcert.campaign.storage import Row, read_rows
-from offcert.campaign.table import CampaignTable, Journal, Lock, read
+from offcert.campaign.table import CampaignTable, Journal, read
 from offcert.core.errors import InputError
 from offcert.instances.cnn import cnn_chain
 
@@ -29,7 +28,7 @@ def keys(found: list[Row]) -> list[str]:
 
 def abandon(table: CampaignTable) -> None:
     """Do what the system does for a process that is killed: only its lock goes."""
-    table._lock._file.close()
+    table._lock.release()
 
 
 def test_rows_are_on_the_disk_before_the_next_one(tmp_path: Path) -> None:
@@ -44,7 +43,7 @@ def test_rows_are_on_the_disk_before_the_next_one(tmp_path: Path) -> None:
         assert keys(list(again.rows.values())) == keys(rows(5))
         assert again.damaged == 0
         assert len(read_rows(path)) == 5
-    assert [path] == list(tmp_path.iterdir())
+    assert {path, path.with_name(f".{path.name}.lock")} == set(tmp_path.iterdir())
 
 
 def test_the_file_is_written_meanwhile(tmp_path: Path) -> None:
@@ -147,10 +146,10 @@ def test_two_campaigns_do_not_share_a_file(tmp_path: Path) -> None:
 
 
 def hold(path: str, ready: object, end: object) -> None:
-    lock = Lock(Path(path))
+    table = CampaignTable(path)
     ready.set()  # type: ignore[attr-defined]
     end.wait()  # type: ignore[attr-defined]
-    lock.release()
+    table.close()
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
@@ -161,35 +160,13 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     process.start()
     assert ready.wait(30)
     with pytest.raises(InputError, match="another campaign"):
-        Lock(path)
+        CampaignTable(path)
     process.kill()
     process.join()
     # The file is still there; it is not what locks.
     assert (tmp_path / ".table.csv.lock").exists()
-    Lock(path).release()
-    assert not (tmp_path / ".table.csv.lock").exists()
-
-
-def test_a_lock_on_a_file_that_was_removed_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import fcntl
-
-    path = tmp_path / "table.csv"
-    honest = fcntl.flock
-    tries = []
-
-    def slow(file: object, how: int) -> None:
-        honest(file, how)  # type: ignore[arg-type]
-        if not tries:
-            # Meanwhile who held it has ended and taken the file away.
-            (tmp_path / ".table.csv.lock").unlink()
-        tries.append(how)
-
-    monkeypatch.setattr(fcntl, "flock", slow)
-    lock = Lock(path)
-    assert len(tries) == 2
-    assert os.path.samestat(os.fstat(lock._file.fileno()), (tmp_path / ".table.csv.lock").stat())
+    with CampaignTable(path) as table:
+        assert table.rows == {}
 
 
 def test_a_file_that_is_no_table_is_left_alone(tmp_path: Path) -> None:
@@ -198,7 +175,7 @@ def test_a_file_that_is_no_table_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no table of a campaign"):
         CampaignTable(path)
     assert path.read_text() == '{"precious": 1}'
-    assert [path] == list(tmp_path.iterdir())
+    assert {path, path.with_name(f".{path.name}.lock")} == set(tmp_path.iterdir())
 
 
 def test_without_a_file_rows_are_in_memory() -> None:

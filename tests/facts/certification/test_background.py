@@ -18,7 +18,7 @@ from offcert.certification.compile import GROUPS, main
 from offcert.certification.method import Method
 from offcert.certification.rung import Rung
 from offcert.certification.running import Running
-from offcert.certification.warm import WAIT, Compiling, Group, waits_for_kernels
+from offcert.certification.warm import WAIT, Compiling, KernelGroup, waits_for_kernels
 from offcert.core.kernel_cache import NotCompiledError
 from offcert.proofs.questions import SCHEDULE
 
@@ -200,7 +200,7 @@ def test_who_compiles_goes_on_when_nobody_listens_any_more(
     done: list[str] = []
     for name in ("plans", "addresses"):
         act = partial(done.append, name)
-        monkeypatch.setitem(GROUPS, name, Group(1, (), [act]))
+        monkeypatch.setitem(GROUPS, name, KernelGroup(1, (), [act]))
     monkeypatch.setattr(sys, "stdout", Gone())
     main(["plans\n", "addresses\n"])
     assert done == ["plans", "addresses"]

@@ -12,7 +12,7 @@ import pytest
 
 from offcert.certification.compile import GROUPS, compile_all
 from offcert.certification.search import Search, SearchProgress
-from offcert.certification.warm import Group, group_of
+from offcert.certification.warm import KernelGroup, group_of
 from offcert.cli import main
 from offcert.core import compiled as kernels
 from offcert.core.compiled import compiled
@@ -79,7 +79,7 @@ print(json.dumps([missing, dead, len(INNER), later, valid]))
 _BY_THE_CLOCK = f"""{_PROBLEMS}
 import json
 from offcert.certification.ladder import certify
-from offcert.certification.warm import Group
+from offcert.certification.warm import KernelGroup
 from offcert.certification.search import Search
 from offcert.core.kernel_cache import KernelCache
 
@@ -143,7 +143,7 @@ def test_a_process_that_fails_is_no_success(monkeypatch: pytest.MonkeyPatch) -> 
     # The process has none of this name.
     for name in list(GROUPS):
         monkeypatch.delitem(GROUPS, name)
-    monkeypatch.setitem(GROUPS, "no such group", Group(1, ()))
+    monkeypatch.setitem(GROUPS, "no such group", KernelGroup(1, ()))
     with pytest.raises(OffcertError, match=r"compiling no such group failed: KeyError"):
         compile_all(1)
 

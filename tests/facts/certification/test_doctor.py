@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 import offcert
-from offcert.certification.diagnosis import Budget, Diagnoses, Diagnosis
-from offcert.certification.doctor import Growing, Size, diagnose
+from offcert.certification.diagnosis import Diagnoses, Diagnosis, MemoryNeed
+from offcert.certification.doctor import DoublingSearch, Size, diagnose
 from offcert.core.computations import Computation, Value
 from offcert.core.errors import InputError
 from offcert.core.network import Network
@@ -144,14 +144,14 @@ def test_sizes_grow_until_one_does_not_fit(
     device_memory: int, looked_at: list[int], most: int | None
 ) -> None:
     """Beside 30 bytes, a workspace takes 3 a sample."""
-    found = diagnose([Growing(size)], device_memory, time_limit=30.0, workers=1)
+    found = diagnose([DoublingSearch(size)], device_memory, time_limit=30.0, workers=1)
     assert [each.samples for each in found] == looked_at
     assert (found.largest.samples if found.largest else None) == most
     assert found.asked == len(looked_at)
 
 
 def test_large_sizes_are_found_to_a_sixteenth() -> None:
-    found = diagnose([Growing(size), size(3)], 30 + 3 * 100, time_limit=30.0, workers=1)
+    found = diagnose([DoublingSearch(size), size(3)], 30 + 3 * 100, time_limit=30.0, workers=1)
     assert [each.samples for each in found] == [1, 2, 4, 8, 16, 32, 64, 128, 96, 112, 104, 100, 3]
     assert found.largest is not None
     assert found.largest.samples == 100
@@ -196,11 +196,11 @@ def test_the_budget_that_is_short_is_named() -> None:
     # Eight bytes leave; workspaces of eight samples take 24 of the 15 that parameters leave.
     assert planned.short is None
     activations = "device memory for activations and workspaces"
-    assert never.short == Budget(activations, 24, 15)
+    assert never.short == MemoryNeed(activations, 24, 15)
     assert str(never.short) == f"{activations}: 24 B needed, 15 B available"
     found = diagnose([size(4)], 45, host_memory=7, **options)
     (host,) = found
-    assert host.short == Budget("host memory for pinned copies", 8, 7)
+    assert host.short == MemoryNeed("host memory for pinned copies", 8, 7)
     assert found.largest is found.fastest is None
     assert "batch 4 is short of host memory for pinned copies: 8" in describe_doctor(found)
     assert doctor_summary(found)["sizes"][0]["short"] == "host memory for pinned copies"
@@ -224,7 +224,7 @@ def test_the_step_of_the_optimiser_has_to_fit_too() -> None:
         (only,) = found
         assert (only.fits, only.planned, found.largest is only) == (fits, fits, fits)
         name = "device memory for the optimiser's step"
-        assert only.budgets[-1] == Budget(name, 39, device_memory)
+        assert only.budgets[-1] == MemoryNeed(name, 39, device_memory)
         assert (f"batch 1 is short of {name}: 39 B" in describe_doctor(found)) is not fits
 
 
@@ -259,7 +259,7 @@ def test_pageable_memory_is_a_budget_of_its_own() -> None:
     assert all_found(512, 256).largest is not None
     diagnosed = all_found(512, 255)
     short = diagnosed[0]
-    assert short.short == Budget("pageable host memory", 256, 255)
+    assert short.short == MemoryNeed("pageable host memory", 256, 255)
     assert diagnosed.largest is None
     summary = doctor_summary(diagnosed)["sizes"][0]
     assert summary["short"] == "pageable host memory"
@@ -270,7 +270,7 @@ def test_pageable_memory_is_a_budget_of_its_own() -> None:
     }
     # All may be pinned; where none could be on its way, pinned memory is short.
     assert [each.needed for each in found(640, 0).budgets[2:4]] == [640, 0]
-    assert found(200, 640).short == Budget("host memory for pinned copies", 256, 200)
+    assert found(200, 640).short == MemoryNeed("host memory for pinned copies", 256, 200)
     # What `save_on_cpu` moves is not pinned.
     for pageable in (639, 640):
         (saved,) = [way for way in found(640, pageable).others if way.name == "save_on_cpu"]

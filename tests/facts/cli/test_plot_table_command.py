@@ -89,7 +89,7 @@ def test_bad_input_gets_one_sentence_and_writes_nothing(
     assert said.startswith("offcert: ")
     assert message in said
     assert said.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["table.jsonl"]
+    assert [path.name for path in tmp_path.glob("[!.]*")] == ["table.jsonl"]
 
 
 def test_tables_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

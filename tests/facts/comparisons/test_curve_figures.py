@@ -15,7 +15,6 @@ from offcert_lab.comparisons.curve_figures import (
     MOST_PANELS,
     Panel,
     grid_svg,
-    save_curves,
     save_grid,
     styles_of,
 )
@@ -170,7 +169,7 @@ def test_svg_files_are_the_same_byte_by_byte(tmp_path: Path) -> None:
 
 
 def test_png_files_can_be_written_too(tmp_path: Path) -> None:
-    save_curves(example(), tmp_path / "a.png")
+    save_grid([example()], tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -182,7 +181,7 @@ def test_a_machine_without_fonts_is_noticed() -> None:
 
 def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a\.pdf must end in \.png or \.svg"):
-        save_curves(example(), tmp_path / "a.pdf")
+        save_grid([example()], tmp_path / "a.pdf")
     with pytest.raises(InputError, match="1 to 40 problems, not 0"):
         save_grid([], tmp_path / "a.svg")
     with pytest.raises(InputError, match="not 41"):

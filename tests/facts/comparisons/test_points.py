@@ -4,11 +4,9 @@ import json
 import subprocess
 import sys
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
-from offcert.certification.ladder import certify
 from offcert.core.errors import InputError
 from offcert.formulations.combinatorial.relaxations import prop3_bound
 from offcert.instances.cnn import cnn_chain
@@ -62,19 +60,13 @@ def test_proposition_3_agrees_with_the_bound_of_the_ladder(percent: int) -> None
     assert point.proved == prop3_bound(limited, False).value
 
 
-def test_the_bandwidth_comes_from_the_table_then_the_option_then_a_certificate(
-    tmp_path: Path,
-) -> None:
+def test_the_bandwidth_comes_from_the_table_then_the_option() -> None:
     frame = table(rows("a", 120, greedy=999))
     with pytest.raises(InputError, match=r'bandwidth of the link of "a".*--bandwidth'):
         points_of(frame)
     with_column = frame.assign(bandwidth="5", prefetch_bandwidth="10")
     assert points_of(with_column, RATE)[0].rates == (5, 10)
-    problem = cnn_chain(4, 0)
-    certify(problem, time_limit=1.0, workers=1).write(tmp_path / "c.json")
-    named = table(rows("a", 120, greedy=999, certify={"certificate": "c.json"}))
-    assert points_of(named, folder=tmp_path)[0].rates == (problem.platform.bandwidth,) * 2
-    assert points_of(named, RATE, tmp_path)[0].rates == (2, 2)
+    assert points_of(frame, RATE)[0].rates == (2, 2)
 
 
 def test_infeasible_limits_are_known_by_status_or_by_memory() -> None:

@@ -15,7 +15,7 @@ from offcert.heuristics.evictions.rules import sequential
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import FluidSchedule, Piece, Schedule
+from offcert.questions.schedule.schedule import FluidSchedule, Schedule, TransferPiece
 from offcert.questions.schedule.simulate import simulate
 from support.problems.random_instances import random_problem
 from support.seeds import by_seeds
@@ -24,8 +24,8 @@ OUT, BACK = Kind.OFFLOAD, Kind.PREFETCH
 Change = Callable[[FluidSchedule], FluidSchedule]
 
 
-def piece(kind: Kind, gap: int, start: float, end: float, size: float) -> Piece:
-    return Piece(kind, gap, Fraction(start), Fraction(end), Fraction(size))
+def piece(kind: Kind, gap: int, start: float, end: float, size: float) -> TransferPiece:
+    return TransferPiece(kind, gap, Fraction(start), Fraction(end), Fraction(size))
 
 
 def problem_and_schedule(
@@ -74,7 +74,7 @@ def without(*indices: int) -> Change:
     )
 
 
-def more(*pieces: Piece) -> Change:
+def more(*pieces: TransferPiece) -> Change:
     return lambda s: FluidSchedule(s.starts, s.ends, [*s.pieces, *pieces])
 
 

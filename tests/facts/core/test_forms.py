@@ -18,10 +18,10 @@ from offcert.core.forms import (
     TEXT,
     Absent,
     Integer,
-    IntegerOrNull,
     Integers,
     Member,
     Object,
+    OrNull,
     Rational,
     Record,
     Table,
@@ -56,7 +56,7 @@ TRIP = Record(
     size=Integer(1),
     stops=Integers(),
     rate=Rational(),
-    limit=IntegerOrNull(0),
+    limit=OrNull(Integer(0), int),
     late=Absent(FLAG, default=False),
     notes=Absent(Table(integers=True), {}),
 )
@@ -116,7 +116,7 @@ STOPS = Each(InOrder(Stop, TEXT, Integer(0), Integers(1)))
 ROUTE = Record(
     dict,
     stops=STOPS,
-    pairs=Each(InOrder(tuple, IntegerOrNull(0), TEXT)),
+    pairs=Each(InOrder(tuple, OrNull(Integer(0), int), TEXT)),
     trips=Absent(Each(Object(TRIP)), (), always=True),
 )
 

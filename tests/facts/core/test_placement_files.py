@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offcert.core.documents import write_json
 from offcert.core.errors import InputError
 from offcert.core.units import Units
 from offcert.questions.placement.files import (
@@ -14,7 +15,6 @@ from offcert.questions.placement.files import (
     read_placement_csv,
     read_placement_problem,
     write_placement_csv,
-    write_placement_problem,
 )
 from offcert.questions.placement.problem import Placement, PlacementProblem, Residence
 from support.problems.placements import random_placement_problem
@@ -92,7 +92,7 @@ def test_no_table_is_no_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_placement_csv(tmp_path / "none.csv")
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="no Unicode"):
+    with pytest.raises(InputError, match="it is not UTF-8 text"):
         read_placement_csv(tmp_path / "binary.csv")
 
 
@@ -101,7 +101,7 @@ def test_no_table_is_no_table(tmp_path: Path) -> None:
 def test_problems_round_trip(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     problem = random_placement_problem(seed, capacity=seed % 50 if seed % 3 else None)
     folder = tmp_path_factory.getbasetemp()
-    write_placement_problem(folder / "p.json", problem)
+    write_json(folder / "p.json", placement_problem_to_json(problem))
     assert read_placement_problem(folder / "p.json") == problem
     placement = Placement(range(len(problem.residences)))
     write_placement_csv(folder / f"{problem.name}.csv", problem, placement)

@@ -9,7 +9,7 @@ import pytest
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
+from offcert.questions.devices.problem import Accumulation, AdditionPlace, DevicesProblem, Gradient
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.files import problem_digest, problem_from_json, problem_to_json
 from offcert.questions.schedule.plan import Move, Plan
@@ -118,7 +118,11 @@ def test_what_does_not_go_with_such_links_is_refused() -> None:
         replace(_problem(), transfers="fractional")
     with pytest.raises(InputError, match="step must have one rate a direction"):
         DevicesProblem(
-            "two", _problem(), 2, [Gradient("w", 1, 0, 0)], Accumulation(Place.DEVICE, Fraction(1))
+            "two",
+            _problem(),
+            2,
+            [Gradient("w", 1, 0, 0)],
+            Accumulation(AdditionPlace.DEVICE, Fraction(1)),
         )
     slow = {"busy_bandwidth": Fraction(1, 10**30)}
     with pytest.raises(InputError, match="bandwidth 1/1000000000000000000000000000000 is so low"):

@@ -113,5 +113,5 @@ def test_a_stall_that_does_not_follow_is_refused() -> None:
     with pytest.raises(InputError, match="operations must be"):
         training_from_json(document)
     document["transfers"][0]["planned"] = [1]
-    with pytest.raises(InputError, match=r"transfers\[0\].planned must be a start and an end"):
+    with pytest.raises(InputError, match=r"transfers\[0\].planned must have 2 entries, not 1"):
         training_from_json(document)

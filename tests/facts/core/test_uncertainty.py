@@ -117,5 +117,5 @@ def test_a_box_must_be_around_the_problem() -> None:
         Spread(Fraction(2), Fraction(0))
     document = problem_to_json(problem().with_uncertainty("10%"))
     document["uncertainty"]["bandwidth"].append("3/1")
-    with pytest.raises(InputError, match="bandwidth must hold a least and a most, not 3"):
+    with pytest.raises(InputError, match="bandwidth must have 2 entries, not 3"):
         problem_from_json(document)

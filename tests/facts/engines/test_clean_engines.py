@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from offcert.runtime.compiled.operators import OPERATORS
+from offcert.runtime.compiled.operators import RELOAD
 from offcert.runtime.device.cuda import CudaStream
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.follow.options import FollowOptions
@@ -18,7 +18,7 @@ from support.runtime.stream_steps import Layers, captured_problem, evicting, mea
 @pytest.mark.parametrize("engine", CLEAN, ids=lambda engine: engine.__name__)
 def test_a_right_engine_is_clean(engine):
     found = audit_engine(engine, orders=6)
-    assert found.clean, found.text()
+    assert found.clean, str(found)
     assert found.works > 2
 
 
@@ -48,7 +48,7 @@ def own(reports):
 def test_our_own_engine_is_clean():
     reports = []
     found = audit_engine(own(reports), orders=3)
-    assert found.clean, found.text()
+    assert found.clean, str(found)
     assert all(each.planned and each.offloaded_bytes for each in reports)
     assert found.peaks.pinned > 0
 
@@ -72,7 +72,7 @@ class Hasty(AsyncOperators):
     """The operators of compiled plans, whose copies back nobody waits for."""
 
     def unpack(self, packed):
-        return OPERATORS.reload(*packed)
+        return RELOAD(*packed)
 
 
 def hasty():

@@ -56,5 +56,5 @@ def test_an_engine_that_fails_by_itself_says_where():
 def test_mended_it_is_clean(name):
     module = import_module(f"support.engines.{name}")
     found = audit_engine(partial(module.step, True), orders=4)
-    assert found.clean, found.text()
+    assert found.clean, str(found)
     assert found.unrepeated == 0

@@ -22,7 +22,7 @@ def seen(look):
     """Return what a function sees in an audit that finds nothing."""
     values = []
     found = audited(lambda: values.append(look()), orders=0)
-    assert found.clean, found.text()
+    assert found.clean, str(found)
     return values[0]
 
 

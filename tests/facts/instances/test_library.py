@@ -252,3 +252,11 @@ def test_reading_gives_what_was_written(tmp_path: Path) -> None:
     assert [entry.digest for entry in again.entries] == [e.digest for e in family.entries]
     with pytest.raises(InputError, match="there is no family"):
         library.family("unet-9-0")
+
+
+def test_families_of_other_groups_are_not_made(tmp_path: Path) -> None:
+    broken = edited("problem", "memory", value=-1)
+    (tmp_path / "two-partition-8-yes-atomic.json").write_text(json.dumps(broken))
+    assert not list(Library(tmp_path).families(group="cnn-*"))
+    with pytest.raises(InputError, match=r"problem\.memory must be at least 0"):
+        list(Library(tmp_path).families(group="two-*"))

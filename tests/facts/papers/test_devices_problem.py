@@ -9,10 +9,10 @@ from torch import nn
 import offcert
 from offcert.certification.devices import certify_devices
 from offcert.core.errors import InputError
-from offcert.questions.devices.problem import Accumulation, Place
+from offcert.questions.devices.problem import Accumulation, AdditionPlace
 from papers.devices_problem import devices_problem
 
-HOST = Accumulation(Place.HOST, Fraction(4))
+HOST = Accumulation(AdditionPlace.HOST, Fraction(4))
 
 
 class Twice(nn.Module):

@@ -1,7 +1,5 @@
 """Plans for a device whose allocator gives out whole granules leave room for that."""
 
-from fractions import Fraction
-
 import torch
 from torch import nn
 
@@ -21,7 +19,7 @@ def limit_of(device, memory, rows=33):
         nn.Sequential(*layers),
         "auto",
         memory=memory,
-        device=device(rate_out=Fraction(1), rate_back=Fraction(1)),
+        device=device(),
         hardware="v100-pcie",
         recompute="none",
         example=mean_step(nn.Sequential(*layers), rows, 100),

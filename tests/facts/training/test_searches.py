@@ -12,8 +12,8 @@ from torch import nn
 
 from offcert.core.platform import Platform
 from offcert.training import offload, search, together
-from offcert.training.search import Found, Order, SearchProcess, at_once
-from offcert.training.study import Times
+from offcert.training.search import Order, SearchOutcome, SearchProcess, at_once
+from offcert.training.study import OperationTimes
 from support.runtime.captured import mean_step, problem_of_step
 
 
@@ -86,7 +86,7 @@ def certificate_of(order, factor=1):
 def test_what_a_search_has_found_so_far_is_followed_before_step_twenty(training, caplog):
     made, model, told = training
     first = certificate_of(told.order)
-    told.now = Found(first)
+    told.now = SearchOutcome(first)
     with caplog.at_level(logging.INFO, logger="offcert.training"):
         take(model, 5)
         assert made.certificates == []
@@ -95,7 +95,7 @@ def test_what_a_search_has_found_so_far_is_followed_before_step_twenty(training,
         assert made.steps == {"studied": 1, "planned": 18}
         # It ends with the same, which needs no other plan.
         plan = made.step_plans[0]
-        told.end = Found(replace(first, result=replace(first.result, runtime=9.0)))
+        told.end = SearchOutcome(replace(first, result=replace(first.result, runtime=9.0)))
         take(model, 2)
     assert made.step_plans[0] is plan
     assert made.certificates == [first]
@@ -110,17 +110,17 @@ def test_a_better_plan_at_the_end_takes_the_place_of_the_one_so_far(training):
     best = certificate_of(told.order)
     # The first that is found cannot be followed.
     broken = replace(best, problem=best.problem.with_memory(best.problem.plain().least_memory - 1))
-    told.now = Found(broken)
+    told.now = SearchOutcome(broken)
     take(model, 9)
     assert made.certificates == []
-    told.now = Found(certificate_of(told.order, 4))
+    told.now = SearchOutcome(certificate_of(told.order, 4))
     take(model, 3)
     assert made.certificates == [told.now.certificate]
     # Later it is looked at what has been found since, and now and then only.
-    told.now = Found(certificate_of(told.order, 2))
+    told.now = SearchOutcome(certificate_of(told.order, 2))
     take(model, 20)
     assert made.certificates == [told.now.certificate]
-    told.end = Found(best)
+    told.end = SearchOutcome(best)
     take(model, 2)
     assert made.certificates == [best]
     assert made.promises[-1]["slowdown"] < made.promises[-2]["slowdown"]
@@ -137,7 +137,7 @@ def test_where_nothing_is_found_the_makeshift_is_kept_and_that_is_said(training,
             "no certified plan for Sequential yet: 16 steps by it, and none found; the one without "
             "a certificate is kept"
         ]
-        told.end = Found(None, reason="the search did not end")
+        told.end = SearchOutcome(None, reason="the search did not end")
         take(model, 2)
     assert caplog.records[-1].message == (
         "no certified plan for Sequential yet: the search did not end; the one without a "
@@ -148,7 +148,7 @@ def test_where_nothing_is_found_the_makeshift_is_kept_and_that_is_said(training,
 
 
 def test_no_times_are_taken_while_memory_is_registered_unless_that_takes_long():
-    times, rows = Times(None), []
+    times, rows = OperationTimes(None), []
     for number in range(14):
         disturbed = number < 2 or number > 4
         run = SimpleNamespace(
@@ -158,7 +158,7 @@ def test_no_times_are_taken_while_memory_is_registered_unless_that_takes_long():
         rows.append(times.complete)
     # The third, fourth and fifth, which are enough.
     assert rows.index(True) == 4
-    slow = Times(None)
+    slow = OperationTimes(None)
     while not slow.complete:
         slow.take(SimpleNamespace(disturbed=True, timed=True, share=1.0, durations=lambda: [7]))
     assert slow.durations() == [7]
@@ -231,6 +231,6 @@ def test_a_process_that_does_not_end_is_ended(order, tmp_path, monkeypatch):
     monkeypatch.setattr(search, "MORE", -(10**9))
     began = SearchProcess(order)
     pid = began._process.pid
-    assert began.poll() == Found(None, reason="the search did not end")
+    assert began.poll() == SearchOutcome(None, reason="the search did not end")
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -20,7 +20,7 @@ from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.core.units import Units
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.split_certificate import Division, Leaf, RoundAnswer, SplitCertificate
+from offcert.proofs.split_certificate import CaseDivision, Leaf, RoundAnswer, SplitCertificate
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import Schedule
@@ -184,21 +184,27 @@ def slow() -> SplitCertificate:
     [
         # More than it takes, in any part of the tree.
         (Leaf((FALSE,)), "bounds[0][0].bounds[0] (fractional): "),
-        (Division(1, (((0, 1), Leaf((FALSE,))),)), "bounds[0][0].parts[0].bounds[0] (fractional)"),
         (
-            Division(1, (((0,), Leaf()), ((1,), Division(3, (((0, 1), Leaf((FALSE,))),))))),
+            CaseDivision(1, (((0, 1), Leaf((FALSE,))),)),
+            "bounds[0][0].parts[0].bounds[0] (fractional)",
+        ),
+        (
+            CaseDivision(1, (((0,), Leaf()), ((1,), CaseDivision(3, (((0, 1), Leaf((FALSE,))),))))),
             "bounds[0][0].parts[1].parts[0].bounds[0] (fractional): ",
         ),
-        (Division(1, (((0, 1), Leaf()),), (FALSE,)), "bounds[0][0].bounds[0] (fractional): "),
+        (CaseDivision(1, (((0, 1), Leaf()),), (FALSE,)), "bounds[0][0].bounds[0] (fractional): "),
         # An alternative that nobody answers for: here, or within a case that leaves both.
-        (Division(1, (((0,), Leaf()),)), "bounds[0][0]: no case is about alternative 1 of oper"),
         (
-            Division(3, (((0, 1), Division(1, (((0,), Leaf()),))),)),
+            CaseDivision(1, (((0,), Leaf()),)),
+            "bounds[0][0]: no case is about alternative 1 of oper",
+        ),
+        (
+            CaseDivision(3, (((0, 1), CaseDivision(1, (((0,), Leaf()),))),)),
             "bounds[0][0].parts[0]: no case is about alternative 1 of operation 1",
         ),
         # A part that is about what its case has left to another.
         (
-            Division(1, (((0,), Division(1, (((0, 1), Leaf()),))), ((1,), Leaf()))),
+            CaseDivision(1, (((0,), CaseDivision(1, (((0, 1), Leaf()),))), ((1,), Leaf()))),
             "bounds[0][0].parts[0].parts[0]: it is about what is no part of its case",
         ),
         (
@@ -208,7 +214,7 @@ def slow() -> SplitCertificate:
         (Leaf((replace(FALSE, value=1, method="no-such"),)), "bounds[0][0].bounds[0] (no-such): "),
     ],
 )
-def test_cases_that_do_not_hold_are_refused(case: Leaf | Division, fault: str) -> None:
+def test_cases_that_do_not_hold_are_refused(case: Leaf | CaseDivision, fault: str) -> None:
     faults = faults_of(replace(slow(), cases=((case,),)))
     assert [each.startswith(fault) for each in faults] == [True], faults
 
@@ -225,11 +231,11 @@ def test_a_bound_above_the_schedule_is_refused() -> None:
 def test_bounds_of_parts_may_use_what_all_cases_around_them_say() -> None:
     # Lean, and lean: no tensor has to leave, so it takes 5 + 9 + 1 + 4.
     lean = Bound("fractional", 19, Evidence.PROVED)
-    inner = Division(3, (((0,), Leaf((lean,))), ((1,), Leaf())))
-    case = Division(1, (((0,), inner), ((1,), Leaf())))
+    inner = CaseDivision(3, (((0,), Leaf((lean,))), ((1,), Leaf())))
+    case = CaseDivision(1, (((0,), inner), ((1,), Leaf())))
     assert faults_of(replace(slow(), cases=((case,),))) == []
-    for swapped in (Division(3, (((1,), Leaf((lean,))), ((0,), Leaf()))), Leaf((lean,))):
-        case = Division(1, (((0,), swapped), ((1,), Leaf())))
+    for swapped in (CaseDivision(3, (((1,), Leaf((lean,))), ((0,), Leaf()))), Leaf((lean,))):
+        case = CaseDivision(1, (((0,), swapped), ((1,), Leaf())))
         assert len(faults_of(replace(slow(), cases=((case,),)))) == 1
 
 
@@ -240,7 +246,7 @@ def test_alternatives_too_large_for_the_memory_count_only_where_there_is_no_othe
     assert (found.objective, found.lower_bound) == (11, 11)
     lean = Bound("fractional", 11, Evidence.PROVED)
     assert faults_of(replace(found, cases=((Leaf((lean,)),),))) == []
-    case = Division(1, (((0,), Leaf((lean,))), ((1,), Leaf((replace(lean, value=9),)))))
+    case = CaseDivision(1, (((0,), Leaf((lean,))), ((1,), Leaf((replace(lean, value=9),)))))
     place = "bounds[0][0].parts[1].bounds[0] (fractional)"
     said = f"{place}: no schedule exists, so there is no bound"
     assert faults_of(replace(found, cases=((case,),))) == [said]

@@ -15,7 +15,6 @@ import pytest
 
 from offcert.core.documents import read_json
 from offcert.core.errors import InputError
-from offcert_lab.modnn.sub_batch import select_sub_batch
 from papers.claims.judge import Outcome
 from papers.claims.modnn import HEADING, modnn_section, written
 from papers.claims.modnn_cases import CASES
@@ -23,6 +22,7 @@ from papers.claims.modnn_claims import Numbers
 from papers.claims.modnn_list import NUMBERS
 from papers.claims.modnn_rows import GB, ModnnRows, rows_from_json, rows_to_json
 from papers.claims.tolerance import Agreement
+from papers.sub_batch import select_sub_batch
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from offcert.proofs.certificate import certificate_from_json
-from offcert.questions.schedule.schedule import FluidSchedule, Piece
+from offcert.questions.schedule.schedule import FluidSchedule, TransferPiece
 from papers.claims.evidence import evidence_path, read_evidence
 from papers.claims.evidence_check import check_section
 from papers.claims.program import HEADING, program_section
@@ -44,7 +44,7 @@ def test_the_counterexample_is_verified_and_keeps_to_the_assumptions(program: Mo
     # The last byte goes out after everything instead.
     first, *others = schedule.pieces
     end = schedule.makespan
-    late = Piece(first.kind, first.gap, end + first.start, end + first.end, first.size)
+    late = TransferPiece(first.kind, first.gap, end + first.start, end + first.end, first.size)
     moved = FluidSchedule(schedule.starts, schedule.ends, [*others, late])
     forged = replace(certificate, result=replace(certificate.result, schedule=moved))
     assert program.assumption_faults(forged) == ["a2 leaves after the loss"]

@@ -72,9 +72,9 @@ def unguard(monkeypatch):
     """Take away what guards recomputation: nothing is compared, and nothing is put back."""
     from offcert.runtime.segments import lines as calls
     from offcert.runtime.segments import reachable
-    from offcert.runtime.segments.saved import Mode
+    from offcert.runtime.segments.saved import ComparisonMode
 
-    monkeypatch.setattr(calls.Calls, "mode", lambda *_: Mode.TRUSTED)
+    monkeypatch.setattr(calls.Calls, "mode", lambda *_: ComparisonMode.TRUSTED)
     monkeypatch.setattr(reachable.Reach, "visit", lambda *_: reachable.Reached())
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert_lab.modnn.networks import modnn_network
-from offcert_lab.modnn.sub_batch import select_sub_batch, window_memory, workspaces
 from offcert_lab.modnn.tasks import step_round
 from papers.claims.modnn import written
 from papers.claims.tolerance import Agreement
+from papers.sub_batch import select_sub_batch, window_memory, workspaces
 
 ROOT = Path(__file__).parents[3]
 

@@ -22,7 +22,7 @@ OF_ALL = {each.name for kind in (Settings, Notes) for each in dataclasses.fields
 
 def test_every_field_is_explained() -> None:
     sources = "".join((ROOT / "offcert" / name).read_text() for name in NAMES)
-    asked = set(READING.findall(sources)) | {rule.name for rule in ResourceProof.rules()}
+    asked = set(READING.findall(sources)) | set(ResourceProof.record().forms)
     asked |= set(re.findall(r'\.read_(?:all|in)\(\w+, "(\w+)"', sources))
     # A flat object is a table: `Record(Gradient, name=TEXT, ...)`.
     tables = re.findall(r"Record\(\w+, (.*)\)", sources)

@@ -51,8 +51,8 @@ def test_the_site_says_what_the_registry_knows(site: Path) -> None:
         assert kind.method in page
         assert f'href="../theory/{kind.page}.html"' in page
     for proof in {kind.proof for kind in PROOFS.values()}:
-        for rule in proof.rules():
-            assert f">{rule.name}</span>" in page
+        for name in proof.record().forms:
+            assert f">{name}</span>" in page
     for name in (*Settings.__dataclass_fields__, *Notes.__dataclass_fields__):
         assert f">{name}</span>" in page
 
@@ -63,8 +63,8 @@ def test_the_site_says_what_the_registry_of_bounds_on_pools_knows(site: Path) ->
         assert kind.method in page
         assert f'href="../theory/{kind.page}.html"' in page
     for proof in {kind.proof for kind in PLACEMENT_PROOFS.values()}:
-        for rule in proof.rules():
-            assert f">{rule.name}</span>" in page
+        for name in proof.record().forms:
+            assert f">{name}</span>" in page
 
 
 def test_the_site_has_every_name_of_the_front_door(site: Path) -> None:

@@ -69,7 +69,7 @@ class Pair:
 
 def test_plans_made_on_the_way_are_carried_out_by_the_streams_of_a_device(pair: Pair) -> None:
     platform = Platform(0, Fraction(61, 5))
-    device = SimulatedDevice.of(platform, strict=True)
+    device = SimulatedDevice(platform, strict=True)
     asked = {"memory": "25%", "recompute": "none", **FAST}
     with offload(pair.planned, "auto", device=device, timed=True, **asked) as training:
         pair.steps(64, 64, 64)

@@ -4,7 +4,6 @@ import random
 import warnings
 from contextlib import suppress
 from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 import torch
@@ -107,7 +106,7 @@ def test_plans_share_what_the_host_has():
 
 
 def test_memory_by_way_of_which_copies_go_to_files_is_shared_too():
-    device = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1), policy="ideal")
+    device = SimulatedDevice()
     spilling = {"host_memory": 44_000, "host_spill": True, "recompute": "none", "device": device}
     training = trained((32, 32, 64, 64), **spilling)
     assert training.steps["planned"] == 2

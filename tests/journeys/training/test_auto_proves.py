@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.core.carried.ranges import Line, Range, Ranges, Row
+from offcert.core.carried.ranges import Line, Range, Ranges, SequentialCall
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.training import offload, search
@@ -137,14 +137,14 @@ def test_noise_is_found_in_the_rehearsal():
 def test_ranges_without_some_modules():
     ranges = Ranges(
         (Range(0, 9, "a", 0), Range(0, 3, "a.b", 0), Range(4, 9, "a.c", 0), Range(10, 12, "d", 0)),
-        (Row("", 0, ("a", "d", "e", "f"), (0, 10, 13, 14), (9, 12, 13, 14)),),
+        (SequentialCall("", 0, ("a", "d", "e", "f"), (0, 10, 13, 14), (9, 12, 13, 14)),),
         (Line((("d", 0), ("e", 0), ("f", 0)), (10, 13, 14), (12, 13, 14)),),
     )
     left = ranges.without(["a.b", "e"])
     assert left.calls == (Range(4, 9, "a.c", 0), Range(10, 12, "d", 0))
     assert left.rows == (
-        Row("", 0, ("d",), (10,), (12,)),
-        Row("", 0, ("f",), (14,), (14,)),
+        SequentialCall("", 0, ("d",), (10,), (12,)),
+        SequentialCall("", 0, ("f",), (14,), (14,)),
     )
     assert left.lines == (Line((("d", 0),), (10,), (12,)), Line((("f", 0),), (14,), (14,)))
     assert [(each.first, each.last) for each in left] == [(4, 9), (10, 12), (14, 14)]

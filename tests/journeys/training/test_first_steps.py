@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from offcert.core.errors import InputError
-from offcert.core.platform import Platform
+from offcert.core.platform import Link, Platform
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.simulated.device import SimulatedDevice
@@ -77,8 +77,8 @@ class Loop:
 
 def device_of(limit: int) -> SimulatedDevice:
     """Return a device on which an operator whose output does not fit raises an error."""
-    rates = {"rate_out": Fraction(12), "rate_back": Fraction(12)}
-    return SimulatedDevice(memory=limit, policy="ideal", strict=True, **rates)
+    platform = Platform(0, Fraction(12), Link.DUPLEX)
+    return SimulatedDevice(platform, memory=limit, strict=True)
 
 
 @pytest.mark.parametrize(("hardware", "steps"), [("v100-pcie", 20), (None, 40)])

@@ -33,9 +33,14 @@ from offcert.proofs.devices_certificate import (
     DevicesCertificate,
     Resource,
     ResourceProof,
-    read_devices_certificate,
 )
-from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, JobKind, Place
+from offcert.questions.devices.problem import (
+    Accumulation,
+    AdditionPlace,
+    DevicesProblem,
+    Gradient,
+    JobKind,
+)
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.report.question_texts import devices_summary
@@ -193,7 +198,7 @@ def pair_of(operations, tensors, link, memory, rates, count, *gradients) -> Devi
     out, back, add = map(Fraction, rates)
     step = Problem("forged", trace, Platform(memory, out, link, back))
     named = [Gradient(f"g{index}", *each) for index, each in enumerate(gradients)]
-    return DevicesProblem("forged", step, count, named, Accumulation(Place.HOST, add))
+    return DevicesProblem("forged", step, count, named, Accumulation(AdditionPlace.HOST, add))
 
 
 @pytest.mark.slow
@@ -329,8 +334,8 @@ def test_forged_certificates_are_refused(tmp_path) -> None:
     certificate.write(path)
     assert offcert.verify(path).valid
     assert offcert.verify(certificate).evidence is not None
-    assert read_devices_certificate(path).objective == certificate.objective
-    assert read_devices_certificate(path) == certificate
+    assert DevicesCertificate.read(path).objective == certificate.objective
+    assert DevicesCertificate.read(path) == certificate
     with pytest.raises(InputError, match="version 7"):
         verify(document | {"version": 7})
     with pytest.raises(InputError, match=r'version 1 .* reads 2 \(version 1 lacks "method" and'):
@@ -453,8 +458,8 @@ def test_a_part_that_nothing_can_end_ends_with_what_the_whole_knows() -> None:
         assert interrupts._last_resort.get() is None
 
 
-@pytest.mark.parametrize("place", list(Place))
-def test_activations_that_need_not_move_prove_nothing(place: Place) -> None:
+@pytest.mark.parametrize("place", list(AdditionPlace))
+def test_activations_that_need_not_move_prove_nothing(place: AdditionPlace) -> None:
     # A tensor of 20 bytes could leave while the second operation runs, but everything fits.
     trace = Trace([Operation(f"o{o}", 1) for o in range(3)], [Tensor("x", 20, (0, 2))])
     step = Problem("roomy", trace, Platform(20, Fraction(1), Link.DUPLEX))

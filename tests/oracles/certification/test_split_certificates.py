@@ -21,7 +21,10 @@ from offcert.core.result import SolveStatus
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.any_certificate import Notes, Settings
 from offcert.proofs.certificate import Certificate
-from offcert.proofs.split_certificate import Division, SplitCertificate, split_certificate_from_json
+from offcert.proofs.split_certificate import (
+    CaseDivision,
+    SplitCertificate,
+)
 from offcert.questions.split.menu import Alternative, Menu
 from offcert.questions.split.problem import (
     Round,
@@ -33,6 +36,7 @@ from offcert.questions.split.problem import (
 from offcert.report.question_texts import describe_step, step_summary
 from offcert.verification.document import verify
 from offcert.verification.limits import Limits
+from support.docs.docs_pages import READING
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import seeded
 
@@ -75,11 +79,13 @@ def random_step(seed: int) -> SplitProblem:
 def optimum(step: SplitProblem) -> int | None:
     """Return the least ticks of a step, by enumeration of splits and choices."""
     best: int | None = None
-    for index, split in enumerate(step.splits):
+    for split in step.splits:
         total: int | None = 0
-        for number, each in enumerate(split.rounds):
+        for each in split.rounds:
             rows = [range(len(row)) for _, row in each.menu.offers]
-            values = (brute_force(step.problem(index, number, choice)) for choice in product(*rows))
+            values = (
+                brute_force(step.scheduling(each.chosen(choice))) for choice in product(*rows)
+            )
             least = min((value for value in values if value is not None), default=None)
             total = None if total is None or least is None else total + each.count * least
         if total is not None and (best is None or total < best):
@@ -101,7 +107,7 @@ def test_the_best_split_and_choice_by_enumeration(seed: int) -> None:
     verification = verify(document)
     assert verification.faults == []
     assert verification.valid
-    assert split_certificate_from_json(document).to_json() == found.to_json()
+    assert SplitCertificate.from_json(document).to_json() == found.to_json()
     if expected is None:
         assert found.status is SolveStatus.INFEASIBLE
         return
@@ -122,14 +128,14 @@ def test_some_cases_had_to_be_divided() -> None:
     divided = 0
     for seed in range(SEEDS):
         found = certify_split(random_step(seed), time_limit=10, workers=1)
-        divided += sum(isinstance(case, Division) for row in found.cases for case in row)
+        divided += sum(isinstance(case, CaseDivision) for row in found.cases for case in row)
     assert divided > 2
 
 
 def signed(document: dict[str, Any]) -> dict[str, Any]:
     """Return a document whose derived fields say what they should, as far as they can."""
     document = {name: value for name, value in document.items() if name != "digest"}
-    again = split_certificate_from_json(document | {"digest": ""}).to_json()
+    again = SplitCertificate.from_json(document | {"digest": ""}).to_json()
     for name in ("status", "objective", "lower_bound", "gap", "split_bounds"):
         document[name] = again[name]
     document["digest"] = canonical_digest(document)
@@ -140,7 +146,7 @@ def divided_certificate() -> dict[str, Any]:
     for seed in range(SEEDS):
         found = certify_split(random_step(seed), time_limit=10, workers=1)
         cases = [case for row in found.cases for case in row]
-        if found.objective and any(isinstance(case, Division) for case in cases):
+        if found.objective and any(isinstance(case, CaseDivision) for case in cases):
             return document_of(found)
     raise AssertionError
 
@@ -320,7 +326,7 @@ def test_what_failed_in_a_part_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "  annealing failed: why" in describe_step(found).splitlines()
     document = document_of(found)
     assert document["settings"]["failed"] == {"annealing": "why"}
-    assert split_certificate_from_json(document) == found
+    assert SplitCertificate.from_json(document) == found
 
 
 def test_a_version_before_is_refused_with_what_to_do() -> None:
@@ -351,7 +357,7 @@ def test_the_step_on_the_page_about_the_format() -> None:
     # Every field that readers ask for is explained.
     sources = ("questions/split/problem.py", "core/platform.py", "proofs/split_certificate.py")
     text = "".join((PAGE.parents[2] / "offcert" / name).read_text() for name in sources)
-    asked = set(re.findall(r'\.(?:get|optional|integers?|each|has)\(\s*"(\w+)"', text))
+    asked = set(READING.findall(text))
     assert {"splits", "alternatives", "choice", "parts"} <= asked
     assert all(re.search(rf"\b{name}\b", PAGE.read_text()) for name in asked)
 

@@ -9,7 +9,7 @@ import pytest
 
 from offcert.questions.schedule import check_fluid as checker
 from offcert.questions.schedule import presence as segments
-from offcert.questions.schedule.presence import Flow, Grid, Rational
+from offcert.questions.schedule.presence import ByteFlow, CommonDenominator, Rational
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import FluidSchedule
 from support.oracles.replay_pieces import Replayed, replay_pieces
@@ -66,12 +66,12 @@ def test_rationals_of_which_no_common_part_is_known_give_the_same(
     assert not _differs()
 
 
-def _uncapped(segment: Flow) -> Flow:
+def _uncapped(segment: ByteFlow) -> ByteFlow:
     """More is off the device than returns."""
     return segment._replace(amount=max(segment.amount, 2 * segment.amount))
 
 
-def _late(segment: Flow) -> Flow:
+def _late(segment: ByteFlow) -> ByteFlow:
     """Bytes return, or are off, only when their piece has ended."""
     return segment._replace(start=(segment.start + segment.end) / 2)
 
@@ -79,10 +79,10 @@ def _late(segment: Flow) -> Flow:
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", [_uncapped, _late])
 def test_the_comparison_sees_a_broken_rule(
-    monkeypatch: pytest.MonkeyPatch, broken: Callable[[Flow], Flow]
+    monkeypatch: pytest.MonkeyPatch, broken: Callable[[ByteFlow], ByteFlow]
 ) -> None:
     def absent_at(
-        found: list[Flow], places: list[tuple[int, Rational]], clock: Grid
+        found: list[ByteFlow], places: list[tuple[int, Rational]], clock: CommonDenominator
     ) -> list[Rational]:
         return segments.absent_at(list(map(broken, found)), places, clock)
 

@@ -82,7 +82,8 @@ def test_a_round_is_a_problem_of_its_own() -> None:
     rest = Round(1, 1, trace)
     step = SplitProblem("s", (Split([Round(3, 2, trace, menu), rest]),), Platform(30, Fraction(1)))
     assert (step.batch, step.sizes) == (7, (3,))
-    assert step.problem(0, 0, (1,)).trace.operations[1] == Operation("o1 [fast]", 3, 6)
-    assert step.problem(0, 0).trace.operations[1] == Operation("o1", 3, 0)
-    assert step.problem(0, 1).trace == trace
-    assert step.with_memory(5).problem(0, 1).platform.memory == 5
+    first = step.splits[0].rounds[0]
+    assert first.chosen((1,)).operations[1] == Operation("o1 [fast]", 3, 6)
+    assert first.relaxed(step.platform.memory).operations[1] == Operation("o1", 3, 0)
+    assert step.scheduling(rest.chosen(())).trace == trace
+    assert step.with_memory(5).scheduling(trace).platform.memory == 5

@@ -126,7 +126,7 @@ def test_a_program_that_waits_for_all_is_clean(seeds):
     """The same programs, in which the host waits after each step, have no fault."""
     for seed in seeds:
         with_waits = audit_engine(_waiting(Program(seed, drops=True)), orders=1)
-        assert with_waits.clean, (seed, with_waits.text())
+        assert with_waits.clean, (seed, str(with_waits))
 
 
 def _waiting(program):

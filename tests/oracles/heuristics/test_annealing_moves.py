@@ -12,8 +12,8 @@ from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind, Platform
 from offcert.formulations.combinatorial.relaxations import infeasibility
 from offcert.heuristics.evictions.rules import sequential
-from offcert.heuristics.orders.annealing import Annealer
-from offcert.heuristics.orders.local_search import no_limits, random_limits, restricted_plan
+from offcert.heuristics.orders.annealing import Annealer, no_limits
+from offcert.heuristics.orders.local_search import random_limits, restricted_plan
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.simulate import Simulator

@@ -10,7 +10,7 @@ from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import FluidSchedule, Piece
+from offcert.questions.schedule.schedule import FluidSchedule, TransferPiece
 from offcert.report.gantt import save_gantt
 from offcert.report.memory_curve import fluid_memory_curve
 from support.problems.random_instances import random_problem
@@ -22,8 +22,8 @@ def test_the_curve_of_a_hand_computed_schedule() -> None:
     network = Trace(operations, [Tensor("x", 10, (0, 2))])
     problem = Problem("p", network, Platform(10, Fraction(1)), Transfers.FRACTIONAL)
     pieces = [
-        Piece(Kind.OFFLOAD, 0, Fraction(1), Fraction(6), Fraction(5)),
-        Piece(Kind.PREFETCH, 0, Fraction(7), Fraction(12), Fraction(5)),
+        TransferPiece(Kind.OFFLOAD, 0, Fraction(1), Fraction(6), Fraction(5)),
+        TransferPiece(Kind.PREFETCH, 0, Fraction(7), Fraction(12), Fraction(5)),
     ]
     schedule = FluidSchedule((0, 6, 12), (1, 7, 13), pieces)
     assert check_fluid(problem, schedule) == []
@@ -117,9 +117,9 @@ def test_a_corner_is_where_more_is_copied_than_leaves() -> None:
     network = Trace(operations, [Tensor("x", 12, (0, 2, 4))])
     problem = Problem("p", network, Platform(12, Fraction(2)), Transfers.FRACTIONAL)
     pieces = [
-        Piece(Kind.OFFLOAD, 0, Fraction(6), Fraction(12), Fraction(12)),
-        Piece(Kind.PREFETCH, 0, Fraction(12), Fraction(14), Fraction(4)),
-        Piece(Kind.PREFETCH, 1, Fraction(22), Fraction(26), Fraction(8)),
+        TransferPiece(Kind.OFFLOAD, 0, Fraction(6), Fraction(12), Fraction(12)),
+        TransferPiece(Kind.PREFETCH, 0, Fraction(12), Fraction(14), Fraction(4)),
+        TransferPiece(Kind.PREFETCH, 1, Fraction(22), Fraction(26), Fraction(8)),
     ]
     schedule = FluidSchedule((0, 6, 14, 20, 26), (6, 12, 20, 26, 32), pieces)
     curve = fluid_memory_curve(problem, schedule)

@@ -23,7 +23,7 @@ from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
 from offcert.verification.document import verify
-from offcert.verification.findings import Outcome, recheck
+from offcert.verification.findings import VerificationOutcome, recheck
 from offcert.verification.joint.verifier import nothing_fits
 from offcert.verification.limits import UNLIMITED, Limits
 from support.oracles.joint import least_time
@@ -284,7 +284,7 @@ def set_needed(needed: int, lacking: int) -> Callable[[dict[str, Any]], None]:
 )
 def test_forged_infeasibility(change: Callable[[dict[str, Any]], None], said: str) -> None:
     verification = verify(forged(impossible(), change))
-    assert verification.outcome is Outcome.INVALID
+    assert verification.outcome is VerificationOutcome.INVALID
     assert any(said in fault for fault in verification.faults), verification.faults
 
 
@@ -300,7 +300,7 @@ def test_what_can_be_executed_is_not_infeasible() -> None:
     ).to_json()
     assert possible["infeasibility"] == document["infeasibility"]
     verification = verify(possible)
-    assert verification.outcome is Outcome.INVALID
+    assert verification.outcome is VerificationOutcome.INVALID
     assert "something can be executed" in verification.faults[0]
 
 
@@ -333,5 +333,5 @@ def test_how_transfers_go_is_no_matter_where_nothing_leaves() -> None:
 
 def test_beyond_the_limits_is_neither_valid_nor_invalid() -> None:
     limited = verify(impossible().to_json(), Limits(memory=1000))
-    assert limited.outcome is Outcome.BEYOND_LIMITS
+    assert limited.outcome is VerificationOutcome.BEYOND_LIMITS
     assert "not verified within the limits" in limited.unverified[0]

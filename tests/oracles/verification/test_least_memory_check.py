@@ -21,7 +21,7 @@ from offcert.proofs.kinds.computed import Computed, LeastMemoryCut
 from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verification.findings import recheck
-from offcert.verification.least_memory import Flow
+from offcert.verification.least_memory import FlowNetwork
 from support.oracles.joint import least_time
 from support.problems.least_memory import by_time, memory_bounds, memory_problem
 from support.problems.random_networks import checkpoint_chain
@@ -141,7 +141,7 @@ def test_least_cuts_are_those_of_networkx() -> None:
     rng = random.Random(3)
     for _ in range(60):
         nodes = rng.randint(2, 9)
-        flow, graph = Flow(nodes), networkx.DiGraph()
+        flow, graph = FlowNetwork(nodes), networkx.DiGraph()
         graph.add_nodes_from(range(nodes))
         for tail in range(nodes):
             for head in range(nodes):

@@ -21,7 +21,7 @@ from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 from offcert.verification.execution import at_start, needs_of
 from offcert.verification.findings import recheck
-from offcert.verification.least_memory import Flow, KeptValues, cut_bytes
+from offcert.verification.least_memory import FlowNetwork, KeptValues, cut_bytes
 from offcert.verification.limits import UNLIMITED, Allowance, BeyondLimitsError, Limits
 from support.networks.changing_networks import changing_network
 from support.oracles.joint import least_time
@@ -208,7 +208,7 @@ def test_a_cut_is_one_of_a_network_at_one_of_its_computations() -> None:
 )
 def test_a_cut_is_the_least_where_what_was_pushed_has_to_go_back(least: int, arcs: str) -> None:
     """The arcs are given by their ends and capacities."""
-    flow = Flow(8)
+    flow = FlowNetwork(8)
     for tail, head, capacity in (map(int, arc) for arc in arcs.split()):
         flow.arc(tail, head, capacity)
     assert flow.least_cut() == least

@@ -20,9 +20,9 @@ TARGET = re.compile(r"^\(([\w-]+)\)=$", re.MULTILINE)
 FIELD = re.compile(r"`([\w.….\[\]]+)`")
 # What a reader asks a document for.
 READING = re.compile(
-    r'(?:\.(?:get|optional|integers?|integer_lists|each|read(?:_all|_in)?)\(\s*(?:\w+, )?"'
+    r'(?:\.(?:get|optional|integers?|each|read(?:_all|_in)?)\(\s*(?:\w+, )?"'
     # A form of a record's field is its keyword.
-    r"|\b(?=\w+=(?:forms\.)?(?:Absent|Integer\w*|Member|Table|Nested|TEXT|NUMBER|FLAG)\b))(\w+)"
+    r"|\b(?=\w+=(?:forms\.)?(?:Absent|OrNull|Integer\w*|Rational|Member|Table|Each|Object|[A-Z_]+)\b(?!\.)))(\w+)"
 )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from offcert.runtime.compiled.operators import OPERATORS
+from offcert.runtime.compiled.operators import OFFLOAD, RELOAD, WAIT
 from support.engines.small import batch, gradients, network
 
 
@@ -28,12 +28,12 @@ class AsyncOperators(torch.autograd.graph.saved_tensors_hooks):
         super().__init__(self.pack, self.unpack)
 
     def pack(self, tensor: torch.Tensor) -> Any:
-        host = OPERATORS.offload(tensor)
-        return OPERATORS.wait(host, None, tensor), tensor.device
+        host = OFFLOAD(tensor)
+        return WAIT(host, None, tensor), tensor.device
 
     def unpack(self, packed: Any) -> torch.Tensor:
         host, device = packed
-        return OPERATORS.wait(OPERATORS.reload(host, device), None, host)
+        return WAIT(RELOAD(host, device), None, host)
 
 
 def compiled_operators() -> Any:

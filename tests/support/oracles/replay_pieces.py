@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import FluidSchedule, Piece
+from offcert.questions.schedule.schedule import FluidSchedule, TransferPiece
 from support.oracles.replay import wrong_numbers, wrong_operations
 from support.oracles.slow_links import rates_of
 
@@ -53,7 +53,7 @@ def replay_pieces(problem: Problem, schedule: FluidSchedule) -> Replayed:
     return Replayed(broken, set() if broken else _full(problem, schedule, moments))
 
 
-def _is_piece(problem: Problem, piece: Piece) -> bool:
+def _is_piece(problem: Problem, piece: TransferPiece) -> bool:
     exact = {type(piece.start), type(piece.end), type(piece.size)} == {Fraction}
     known = piece.kind in list(Kind) and piece.gap in range(len(problem.trace.gaps))
     return exact and known and piece.size > 0 and piece.start < piece.end

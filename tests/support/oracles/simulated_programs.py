@@ -15,6 +15,7 @@ from typing import Any
 import networkx as nx
 import torch
 
+from offcert.core.platform import Platform
 from offcert.runtime.simulated import SimulatedDevice
 from support.runtime.simulated_cases import part
 
@@ -79,10 +80,8 @@ class Outcome:
     tensors: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
-def run(
-    steps: Sequence[Step], rates: Sequence[Fraction] = (Fraction(1), Fraction(1)), **options: Any
-) -> Outcome:
-    device = SimulatedDevice(rate_out=rates[0], rate_back=rates[1], **options)
+def run(steps: Sequence[Step], *platform: Platform, **options: Any) -> Outcome:
+    device = SimulatedDevice(*platform, **options)
     arena = device.arena(ARENA)
     streams = {name: getattr(device, name) for name in STREAMS}
     tensors: dict[int, torch.Tensor] = {}

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from offcert.core.platform import Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.questions.devices.problem import Accumulation, DevicesProblem, Gradient, Place
+from offcert.questions.devices.problem import Accumulation, AdditionPlace, DevicesProblem, Gradient
 from offcert.questions.schedule.problem import Problem
 from support.problems.random_instances import random_problem
 
@@ -27,7 +27,7 @@ def three_layers(devices: int = 2, link: Link = Link.SIMPLEX) -> DevicesProblem:
         Gradient("first", 1, 5, 5),
     ]
     return DevicesProblem(
-        "three layers", step, devices, gradients, Accumulation(Place.HOST, Fraction(2))
+        "three layers", step, devices, gradients, Accumulation(AdditionPlace.HOST, Fraction(2))
     )
 
 
@@ -47,7 +47,7 @@ def tiny_step(rng: random.Random) -> Problem:
     return Problem("tiny", trace, Platform(memory, rate, link, back))
 
 
-def tiny_devices(seed: int, place: Place = Place.HOST) -> DevicesProblem:
+def tiny_devices(seed: int, place: AdditionPlace = AdditionPlace.HOST) -> DevicesProblem:
     """Return a problem that the oracle solves in a moment: two devices, one or two gradients."""
     rng = random.Random(seed)
     step = tiny_step(rng)
@@ -56,7 +56,7 @@ def tiny_devices(seed: int, place: Place = Place.HOST) -> DevicesProblem:
         for index in range(rng.choice((1, 1, 2)))
     ]
     rate = rng.choice((Fraction(1), Fraction(2)))
-    cores = rng.randint(1, 2) if place is Place.HOST else 1
+    cores = rng.randint(1, 2) if place is AdditionPlace.HOST else 1
     return DevicesProblem(f"tiny {seed}", step, 2, gradients, Accumulation(place, rate, cores))
 
 
@@ -81,13 +81,15 @@ def small_devices(seed: int) -> DevicesProblem:
         Gradient(f"g{index}", rng.randint(1, 6), *rng.choices(range(count), k=2))
         for index in range(rng.randint(1, 2))
     ]
-    place = rng.choice(tuple(Place))
-    cores = rng.randint(1, 2) if place is Place.HOST else 1
+    place = rng.choice(tuple(AdditionPlace))
+    cores = rng.randint(1, 2) if place is AdditionPlace.HOST else 1
     adding = Accumulation(place, rng.choice((Fraction(1, 2), Fraction(1), Fraction(2))), cores)
     return DevicesProblem(f"small {seed}", step, rng.randint(1, 3), gradients, adding)
 
 
-def random_devices(seed: int, place: Place | None = None, largest: int = 6) -> DevicesProblem:
+def random_devices(
+    seed: int, place: AdditionPlace | None = None, largest: int = 6
+) -> DevicesProblem:
     """Return a problem of two to four devices on any trace."""
     rng = random.Random(seed)
     step = replace(random_problem(seed, largest), name="step")
@@ -96,8 +98,8 @@ def random_devices(seed: int, place: Place | None = None, largest: int = 6) -> D
         Gradient(f"g{index}", rng.randint(1, 30), *rng.choices(range(count), k=2))
         for index in range(rng.randint(1, 6))
     ]
-    place = rng.choice(tuple(Place)) if place is None else place
-    cores = rng.randint(1, 3) if place is Place.HOST else 1
+    place = rng.choice(tuple(AdditionPlace)) if place is None else place
+    cores = rng.randint(1, 3) if place is AdditionPlace.HOST else 1
     rate = Fraction(rng.randint(1, 9), rng.randint(1, 4))
     adding = Accumulation(place, rate, cores)
     return DevicesProblem(f"random {seed}", step, rng.randint(2, 4), gradients, adding)

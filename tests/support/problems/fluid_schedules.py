@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from offcert.core.platform import Kind
 from offcert.questions.schedule.problem import Problem, Transfers
-from offcert.questions.schedule.schedule import FluidSchedule, Piece, Transfer
+from offcert.questions.schedule.schedule import FluidSchedule, Transfer, TransferPiece
 from support.problems.schedules import cases
 
 Case = tuple[Problem, FluidSchedule]
@@ -32,19 +32,21 @@ def fluid_cases(count: int, seed: int = 0) -> Iterator[Case]:
         yield replace(problem, transfers=transfers), fluid
 
 
-def _parts(rng: random.Random, problem: Problem, transfer: Transfer) -> list[Piece]:
+def _parts(rng: random.Random, problem: Problem, transfer: Transfer) -> list[TransferPiece]:
     """Cut a transfer into pieces that are equally fast, without pauses between them."""
     gaps = problem.trace.gaps
     size = problem.trace.gap_size(transfer.gap) if 0 <= transfer.gap < len(gaps) else 1
     start, length = Fraction(transfer.start), Fraction(transfer.end - transfer.start)
     cuts = sorted({Fraction(0), Fraction(1), *(Fraction(rng.randint(1, 6), 7) for _ in range(2))})
     return [
-        Piece(transfer.kind, transfer.gap, start + a * length, start + b * length, size * (b - a))
+        TransferPiece(
+            transfer.kind, transfer.gap, start + a * length, start + b * length, size * (b - a)
+        )
         for a, b in pairwise(cuts)
     ]
 
 
-def _damaged(rng: random.Random, pieces: list[Piece]) -> list[Piece]:
+def _damaged(rng: random.Random, pieces: list[TransferPiece]) -> list[TransferPiece]:
     if not pieces:
         return pieces
     pieces = list(pieces)
@@ -66,7 +68,7 @@ def _damaged(rng: random.Random, pieces: list[Piece]) -> list[Piece]:
     return pieces
 
 
-def _some_of_each(rng: random.Random, pieces: list[Piece]) -> list[Piece]:
+def _some_of_each(rng: random.Random, pieces: list[TransferPiece]) -> list[TransferPiece]:
     """Move only a part of each gap's bytes, back no more than out."""
     share = {piece.gap: Fraction(rng.randint(1, 4), 4) for piece in pieces}
     return [

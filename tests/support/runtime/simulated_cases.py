@@ -1,7 +1,6 @@
 """Devices and copies for the tests of the simulated device."""
 
 from collections.abc import Iterable
-from fractions import Fraction
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ POISON = 0xFF
 
 
 def device_with(**options: Any) -> SimulatedDevice:
-    return SimulatedDevice(**{"rate_out": Fraction(1), "rate_back": Fraction(1), **options})
+    return SimulatedDevice(**options)
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:

@@ -116,7 +116,7 @@ class On:
     def device(self, problem: Problem, **options: Any) -> Device:
         """Return a device with the rates of a problem, or the one at hand."""
         if self.is_simulated:
-            return watched(SimulatedDevice.of(problem.platform, **options), self.arenas)
+            return watched(SimulatedDevice(problem.platform, **options), self.arenas)
         return watched(CudaDevice("cuda", timed=True), self.arenas)
 
     def randn(self, *shape: int) -> torch.Tensor:

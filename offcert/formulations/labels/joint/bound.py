@@ -235,7 +235,8 @@ def shortest_execution(
     Parameters
     ----------
     problem : Problem
-        In which computations may run again; its transfers are atomic, or nothing may leave.
+        In which computations may run again; its transfers are atomic, and none slows another down
+        (`offcert.core.platform.Platform.alone`), or nothing may leave.
     seconds : float
         Time limit.
     known : int, optional
@@ -349,4 +350,9 @@ def _require_scope(problem: Problem, minimise: Minimise = Minimise.TIME) -> None
         raise MethodError(
             "the search over labels of executions is for atomic transfers, not "
             f"{problem.transfers} ones"
+        )
+    if problem.offload and problem.platform.slows:
+        raise MethodError(
+            "the search over labels of executions is for links whose directions do not slow each "
+            "other down"
         )

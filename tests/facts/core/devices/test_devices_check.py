@@ -13,11 +13,11 @@ from offcert.core.platform import Link
 from offcert.heuristics.devices import fifo
 from offcert.questions.devices.problem import (
     Accumulation,
+    AdditionPlace,
     DevicesProblem,
     Gradient,
-    Job,
+    GradientJob,
     JobKind,
-    Place,
 )
 from offcert.questions.devices.schedule import DevicesSchedule, TimedJob, check_devices
 from offcert.questions.devices.simulate import dispatch
@@ -30,7 +30,7 @@ def made(problem: DevicesProblem) -> DevicesSchedule:
     return dispatch(problem, [Plan()] * problem.devices, fifo(problem))
 
 
-def moved(schedule: DevicesSchedule, job: Job, ticks: int) -> DevicesSchedule:
+def moved(schedule: DevicesSchedule, job: GradientJob, ticks: int) -> DevicesSchedule:
     """Return the schedule with one job at another time."""
     jobs = [
         TimedJob(each.job, each.start + ticks, each.end + ticks) if each.job == job else each
@@ -40,7 +40,7 @@ def moved(schedule: DevicesSchedule, job: Job, ticks: int) -> DevicesSchedule:
 
 
 def at(schedule: DevicesSchedule, kind: JobKind, gradient: int, device: int) -> TimedJob:
-    return next(each for each in schedule.jobs if each.job == Job(kind, gradient, device))
+    return next(each for each in schedule.jobs if each.job == GradientJob(kind, gradient, device))
 
 
 def test_three_layers_by_hand() -> None:
@@ -50,12 +50,12 @@ def test_three_layers_by_hand() -> None:
     # The gradient of the third layer is complete at 10, and then the link never rests: six
     # gradients and weights of 3, 2 and 1 bytes go out and come back.
     assert at(schedule, JobKind.SEND, 0, 0).start == 10
-    assert at(schedule, JobKind.ADD, 0, 1) == TimedJob(Job(JobKind.ADD, 0, 1), 16, 18)
+    assert at(schedule, JobKind.ADD, 0, 1) == TimedJob(GradientJob(JobKind.ADD, 0, 1), 16, 18)
     assert schedule.makespan == 10 + 2 * 2 * (3 + 2 + 1) == 34
 
 
 def test_naive_accumulation_by_hand() -> None:
-    problem = three_layers().with_accumulation(Accumulation(Place.DEVICE, Fraction(100)))
+    problem = three_layers().with_accumulation(Accumulation(AdditionPlace.DEVICE, Fraction(100)))
     schedule = made(problem)
     assert check_devices(problem, schedule) == []
     # After 18 one gradient of each layer goes to the host and to the first device, and the weights
@@ -71,18 +71,23 @@ def test_one_device_exchanges_nothing() -> None:
 
 
 FORGERIES: dict[str, tuple[Callable[[DevicesSchedule], DevicesSchedule], str]] = {
-    "sent too early": (lambda s: moved(s, Job(JobKind.SEND, 0, 0), -1), "complete at 10"),
-    "added too early": (lambda s: moved(s, Job(JobKind.ADD, 0, 0), -1), "it was sent"),
-    "returned too early": (lambda s: moved(s, Job(JobKind.RETURN, 0, 0), -18), "is added at"),
-    "link twice": (lambda s: moved(s, Job(JobKind.SEND, 0, 1), -1), "uses the link"),
-    "weights twice": (lambda s: moved(s, Job(JobKind.ADD, 0, 0), 2), "changes the weights"),
+    "sent too early": (lambda s: moved(s, GradientJob(JobKind.SEND, 0, 0), -1), "complete at 10"),
+    "added too early": (lambda s: moved(s, GradientJob(JobKind.ADD, 0, 0), -1), "it was sent"),
+    "returned too early": (
+        lambda s: moved(s, GradientJob(JobKind.RETURN, 0, 0), -18),
+        "is added at",
+    ),
+    "link twice": (lambda s: moved(s, GradientJob(JobKind.SEND, 0, 1), -1), "uses the link"),
+    "weights twice": (lambda s: moved(s, GradientJob(JobKind.ADD, 0, 0), 2), "changes the weights"),
     "missing": (
         lambda s: DevicesSchedule(s.steps, s.jobs[:-1]),
         "is missing",
     ),
     "twice": (lambda s: DevicesSchedule(s.steps, [*s.jobs, s.jobs[0]]), "happens twice"),
     "no place": (
-        lambda s: DevicesSchedule(s.steps, [*s.jobs, TimedJob(Job(JobKind.FORWARD, 0, 1), 90, 93)]),
+        lambda s: DevicesSchedule(
+            s.steps, [*s.jobs, TimedJob(GradientJob(JobKind.FORWARD, 0, 1), 90, 93)]
+        ),
         "has no place",
     ),
     "too short": (
@@ -117,7 +122,7 @@ def test_forged_schedules_are_refused(name: str) -> None:
 
 def test_cores_are_counted() -> None:
     """Additions that are a core too many are refused; with that core they are not."""
-    slow = Accumulation(Place.HOST, Fraction(1, 10), 2)
+    slow = Accumulation(AdditionPlace.HOST, Fraction(1, 10), 2)
     problem = three_layers(link=Link.DUPLEX).with_accumulation(slow)
     schedule = made(problem)
     assert check_devices(problem, schedule) == []

@@ -6,6 +6,8 @@ import math
 import random
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pulp
 import pytest
@@ -125,6 +127,19 @@ def test_a_failing_process_leaves_no_claim(monkeypatch: pytest.MonkeyPatch) -> N
     answer = solve_linear(knapsack(1, 5))
     assert (answer.values, answer.bound, answer.infeasible) == (None, -math.inf, False)
     assert answer.error == "PulpSolverError: killed"
+
+
+def test_a_solver_that_is_stopped_leaves_no_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stop(self: pulp.LpSolver, *args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("TMP", str(tmp_path))
+    monkeypatch.setattr(pulp.PULP_CBC_CMD, "readsol_MPS", stop)
+    with pytest.raises(KeyboardInterrupt):
+        solve_linear(knapsack(1, 5))
+    assert not list(tmp_path.iterdir())
 
 
 def test_claims_through_interfaces_that_do_not_tell_optimal_from_stopped_are_not_used(

@@ -15,7 +15,7 @@ from offcert.core.network import Network
 from offcert.core.platform import Platform
 from offcert.core.program import Program, Segment
 from offcert.heuristics.joint.repeats import Repeats, repeats_of, spread
-from offcert.heuristics.joint.starts import _copies, _Spans
+from offcert.heuristics.joint.starts import _copies
 from offcert.heuristics.joint.state import JointState, new_state, program_of, state_of
 from offcert.heuristics.joint.tables import Tables, tables_of
 from offcert.questions.schedule.problem import Problem, Recompute
@@ -109,12 +109,12 @@ def test_what_is_changed_in_no_copy_stays_there() -> None:
 def test_starts_have_a_segment_for_each_of_many_layers() -> None:
     spans = [(1 + 3 * layer, 3 + 3 * layer) for layer in range(8)]
     tables = tables_of(layered(8), spans)
-    assert _copies(tables, _Spans(tables)) == spans
+    assert _copies(tables) == spans
     # One layer may be none; and seven are too few.
     tables = tables_of(layered(8), spans[:-1])
-    assert _copies(tables, _Spans(tables)) == []
+    assert _copies(tables) == []
     tables = tables_of(layered(7), spans[:-1])
-    assert _copies(tables, _Spans(tables)) == []
+    assert _copies(tables) == []
 
 
 def _random_state(tables: Tables, seed: int) -> JointState:

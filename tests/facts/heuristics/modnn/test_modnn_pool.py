@@ -1,14 +1,14 @@
-"""The linked list of segments, and offloading schemes, the paper's Fig. 6 among them."""
+"""The segments of a pool, and offloading schemes, the paper's Fig. 6 among them."""
 
-from offcert.heuristics.modnn.schemes import Pool, best_scheme
+from offcert.heuristics.modnn.schemes import MemoryPool, best_scheme
 
 
-def filled(sizes: list[tuple[int | None, int]]) -> Pool:
+def filled(sizes: list[tuple[int | None, int]]) -> MemoryPool:
     """Return a pool of blocks and free segments (None) with these sizes, in this order."""
-    pool = Pool(sum(size for _, size in sizes))
+    pool = MemoryPool(sum(size for _, size in sizes))
     for number, (_, size) in enumerate(sizes):
         segment = pool.find(size) if number < len(sizes) - 1 else None
-        segment = segment or next(each for each in pool if each.block is None)
+        segment = segment or next(each for each in pool.segments if each.block is None)
         pool.take(segment, number, size)
     for number, (block, _) in enumerate(sizes):
         if block is None:
@@ -16,8 +16,8 @@ def filled(sizes: list[tuple[int | None, int]]) -> Pool:
     return pool
 
 
-def layout(pool: Pool) -> list[tuple[int, int, int | None]]:
-    return [(segment.address, segment.size, segment.block) for segment in pool]
+def layout(pool: MemoryPool) -> list[tuple[int, int, int | None]]:
+    return [(segment.address, segment.size, segment.block) for segment in pool.segments]
 
 
 def test_exact_fit_first_then_first_fit() -> None:
@@ -29,11 +29,11 @@ def test_exact_fit_first_then_first_fit() -> None:
     assert first is not None
     assert first.address == 0
     assert pool.find(6) is None
-    assert pool.free == 12
+    assert sum(each.size for each in pool.segments if each.block is None) == 12
 
 
 def test_what_is_released_joins_its_neighbours_and_keeps_the_latest_time() -> None:
-    pool = Pool(10)
+    pool = MemoryPool(10)
     for block, size in ((0, 2), (1, 3), (2, 5)):
         segment = pool.find(size)
         assert segment is not None
@@ -44,9 +44,9 @@ def test_what_is_released_joins_its_neighbours_and_keeps_the_latest_time() -> No
     assert layout(pool) == [(0, 2, None), (2, 3, 1), (5, 5, None)]
     pool.release(1, 8)
     assert layout(pool) == [(0, 10, None)]
-    assert pool.first.since == 9
+    assert pool.segments[0].since == 9
     # Whoever takes a part waits for that, and so does whoever takes the rest.
-    assert pool.take(pool.first, 5, 4) == 9
+    assert pool.take(pool.segments[0], 5, 4) == 9
     rest = pool.find(6)
     assert rest is not None
     assert pool.take(rest, 6, 6) == 9
@@ -54,7 +54,7 @@ def test_what_is_released_joins_its_neighbours_and_keeps_the_latest_time() -> No
     assert pool.find(1) is None
 
 
-def scheme_of(pool: Pool, size: int, times: dict[int, int], held: set[int]):  # type: ignore[no-untyped-def]
+def scheme_of(pool: MemoryPool, size: int, times: dict[int, int], held: set[int]):  # type: ignore[no-untyped-def]
     """Return the blocks of the best scheme; a block takes its time on an idle link at time 0."""
 
     def leaving(block: int, link: int) -> tuple[int, int] | None:
@@ -102,7 +102,7 @@ def test_where_delays_are_equal_the_rank_decides() -> None:
 
 
 def test_an_empty_pool_has_no_room() -> None:
-    assert Pool(0).find(1) is None
+    assert MemoryPool(0).find(1) is None
 
 
 def test_a_block_is_put_into_the_middle_of_what_is_free() -> None:
@@ -111,7 +111,7 @@ def test_a_block_is_put_into_the_middle_of_what_is_free() -> None:
     assert layout(pool) == [(0, 9, None)]
     pool.take_at(2, 7, 4)
     assert layout(pool) == [(0, 2, None), (2, 4, 7), (6, 3, None)]
-    assert [segment.since for segment in pool if segment.block is None] == [50, 50]
+    assert [segment.since for segment in pool.segments if segment.block is None] == [50, 50]
     pool.take_at(6, 8, 3)
     pool.take_at(0, 9, 1)
     assert layout(pool) == [(0, 1, 9), (1, 1, None), (2, 4, 7), (6, 3, 8)]

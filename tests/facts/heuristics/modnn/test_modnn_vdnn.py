@@ -12,8 +12,8 @@ from offcert.questions.schedule.check import check
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.split.problem import Round
 from offcert_lab.modnn.networks import modnn_network
-from offcert_lab.modnn.sub_batch import vdnn_plus
 from offcert_lab.modnn.tasks import step_round
+from papers.sub_batch import vdnn_plus
 
 # Two convolutions and a linear layer, their gradients, and what they read; each task takes 10.
 NAMES = ("FP a", "FP b", "FP c", "BP1 c", "BP2 c", "BP1 b", "BP2 b", "BP1 a", "BP2 a")

@@ -9,8 +9,14 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from offcert.core.errors import InputError
+from offcert.core.result import SolveStatus
+from offcert.core.units import format_size
+from offcert.proofs.certificate import Certificate
+from offcert.questions.schedule.result import Result
+from offcert.report.text import describe_certificate
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.profiling.profile import profile
 from support.runtime.captured import compare, require_same, state_of
 
 
@@ -119,6 +125,12 @@ def test_checkpointing_is_captured_as_it_runs():
     assert again
     assert not any(o.name.startswith("R:") for o in plain.operations)
     compare(steps[1]).require_followed()
+
+    # Between the model's own second runs no plan can run anything again.
+    problem = profile(steps[1], hardware="v100-pcie").with_memory("0%")
+    said = describe_certificate(Certificate(problem, Result(SolveStatus.UNKNOWN, None)))
+    least = format_size(problem.trace.least_memory, problem.units)
+    assert f"moving alone needs {least}. For less memory switch its own checkpointing off" in said
 
 
 def test_who_looks_at_values_is_captured_on_real_tensors():

@@ -2,6 +2,7 @@
 
 import copy
 import shutil
+from typing import Any
 
 import pytest
 import torch
@@ -146,8 +147,10 @@ def test_a_smaller_batch_trains_without_the_plan_and_is_told_why() -> None:
     loss_of(runs, step.batch).backward()
     less = step.batch[:-1]
     loss = loss_of(runs, less)
-    with pytest.warns(OffloadWarning, match="its shapes are dynamic"):
+    said = "its shapes are dynamic.*; of the graphs compiled before of the same code, 1 follow"
+    with pytest.warns(OffloadWarning, match=said):
         loss.backward()
+    assert compiled.report.before == (1, 0)
     assert torch.allclose(loss, loss_of(step.model, less))
 
 
@@ -158,6 +161,36 @@ def test_a_graph_that_runs_twice_is_refused() -> None:
     step = TrainingStep(step_of("mlp").model, run, step_of("mlp").batch)
     with pytest.raises(InputError, match="runs 2 times"):
         offcert.profile(step, clock="graphs", hardware="v100-pcie")
+
+
+@torch.library.custom_op("support::twice", mutates_args=())
+def twice(values: torch.Tensor) -> torch.Tensor:
+    """An operator without a gradient."""
+    return 2 * values
+
+
+@twice.register_fake
+def _(values: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(values)
+
+
+def _gradient(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+    raise ValueError("no gradient of twice is known")
+
+
+twice.register_autograd(_gradient)
+
+
+class Twice(nn.Linear):
+    """A layer that the compiler fails at."""
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return twice(super().forward(values))
+
+
+def test_the_failure_within_the_compiler_is_named() -> None:
+    with pytest.raises(InputError, match=r"profiled: ValueError: no gradient of twice is known$"):
+        offcert.profile(Twice(8, 8), "2x8", clock="graphs", hardware="v100-pcie")
 
 
 def test_capturing_leaves_the_model_as_it_was() -> None:

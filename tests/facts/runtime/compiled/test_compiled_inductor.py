@@ -10,7 +10,7 @@ from torch import nn
 import offcert
 from offcert.core.errors import InputError
 from offcert.questions.schedule.plan import Plan
-from offcert.runtime.compiled.operators import HOLD, OPERATORS, pending_copies
+from offcert.runtime.compiled.operators import HOLD, OFFLOAD, pending_copies
 from support.runtime.compiled_cases import (
     Graphs,
     everything,
@@ -59,7 +59,7 @@ def test_what_is_copied_and_what_lives_until_then_is_one_tensor() -> None:
     graphs, step = Graphs(), step_of("mlp")
     compiled = everything("mlp", graphs)
     assert same(train(step.model, step.batch, compiled), reference("mlp"))
-    copies = [n for n in graphs.modules[0].graph.nodes if n.target is OPERATORS.offload]
+    copies = [n for n in graphs.modules[0].graph.nodes if n.target is OFFLOAD]
     assert len(copies) == len(compiled.planned.moved)
     for copy in copies:
         [source], [wait] = copy.args, copy.users

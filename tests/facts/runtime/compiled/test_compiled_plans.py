@@ -11,7 +11,7 @@ import offcert
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind
 from offcert.questions.schedule.plan import Move, Plan
-from offcert.runtime.compiled.operators import OPERATORS, pending_copies
+from offcert.runtime.compiled.operators import OFFLOAD, RELOAD, WAIT, pending_copies
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.watch.tracker import LiveBytes
 from support.runtime.captured import evict_everything
@@ -39,10 +39,10 @@ def test_training_is_bitwise_the_same_and_all_of_the_plan_is_carried_out(name: s
     assert report.complete
     assert report.share == 1
     assert [each.tensor for each in report.carried if not each.exact] == []
-    assert graphs.count(OPERATORS.offload) == len(moved) > 0
+    assert graphs.count(OFFLOAD) == len(moved) > 0
     returns = sum(len(away) for away in moved.values())
-    assert graphs.count(OPERATORS.reload) == returns
-    assert graphs.count(OPERATORS.wait) == len(moved) + returns
+    assert graphs.count(RELOAD) == returns
+    assert graphs.count(WAIT) == len(moved) + returns
     assert pending_copies() == 0
 
 
@@ -115,7 +115,7 @@ class Metered:
         class Meter(fx.Interpreter):
             def run_node(meter, node: fx.Node) -> Any:  # noqa: N805
                 value = super().run_node(node)
-                if node.target is OPERATORS.offload or (backward and node in results):
+                if node.target is OFFLOAD or (backward and node in results):
                     tracker.exclude([value])
                 else:
                     self.peak = max(self.peak, tracker.peak)

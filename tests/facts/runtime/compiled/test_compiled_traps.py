@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from offcert.runtime.compiled.nodes import is_dense
-from offcert.runtime.compiled.operators import OPERATORS
+from offcert.runtime.compiled.operators import OFFLOAD, RELOAD, WAIT
 from offcert.runtime.watch.guard import OffloadWarning
 from support.runtime.compiled_cases import (
     as_it_is,
@@ -159,15 +159,15 @@ def test_dense_is_what_pytorch_says() -> None:
 
 def test_copies_are_made_when_they_are_waited_for() -> None:
     source = torch.arange(6.0).view(2, 3)
-    copied = OPERATORS.offload(source)
+    copied = OFFLOAD(source)
     assert copied.isnan().all()
     source.add_(1)
-    waited = OPERATORS.wait(copied, None, source)
+    waited = WAIT(copied, None, source)
     assert waited.data_ptr() == copied.data_ptr()
     assert torch.equal(copied, torch.arange(6.0).view(2, 3) + 1)
-    back = OPERATORS.reload(copied, torch.device("cpu"), [2, 3], [1, 2])
+    back = RELOAD(copied, torch.device("cpu"), [2, 3], [1, 2])
     assert back.stride() == (1, 2)
-    OPERATORS.wait(back, None, copied)
+    WAIT(back, None, copied)
     assert torch.equal(back, copied)
     with pytest.raises(RuntimeError, match="no copy to this tensor has begun"):
-        OPERATORS.wait(back, None, None)
+        WAIT(back, None, None)

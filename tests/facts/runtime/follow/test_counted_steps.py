@@ -215,7 +215,7 @@ def test_a_graph_of_a_new_shape_is_counted_and_then_known(room):
 def test_what_the_allocator_of_a_device_was_asked_for_beyond_the_limit_is_said():
     model = chunks()
     problem = problem_of_step(mean_step(model, 64, WIDTH))
-    device = SimulatedDevice.of(replace(problem.platform, bandwidth=Fraction(1)))
+    device = SimulatedDevice(replace(problem.platform, bandwidth=Fraction(1)))
     with follow(model, Plan(), problem, FollowOptions(device=device, count=False)) as training:
         for _ in range(2):
             loss = model(torch.randn(64, WIDTH)).square().mean()

@@ -99,7 +99,7 @@ def test_a_step_that_does_less_is_planned_within_the_limit(recompute, streams):
     plain = copy.deepcopy(planned)
     found = certificate(recompute, Fraction(1, 2))
     platform = found.problem.platform
-    device = SimulatedDevice.of(platform, strict=True) if streams else None
+    device = SimulatedDevice(platform, strict=True) if streams else None
     steps = [range(LAYERS), *WITHOUT_ONE, *ENDING, range(LAYERS)]
     with (
         warnings.catch_warnings(action="error"),

@@ -90,7 +90,7 @@ def test_any_length_and_any_number_within_the_limit(streams, recompute):
     plain = copy.deepcopy(planned)
     certificate = certificate_for(Diffusion, recompute)
     platform = certificate.problem.platform
-    device = SimulatedDevice.of(platform, strict=True) if streams else None
+    device = SimulatedDevice(platform, strict=True) if streams else None
     sizes = [(4, 48), (1, 7), (3, 48), (4, 1), (1, 48), *itertools.product((2, 3), (5, 31))]
     moved = {}
     with (

@@ -149,7 +149,7 @@ def test_a_device_that_never_waits_is_not_idle():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"host": "mine", "device": "simulated"}, "host must be one of none, real, not 'mine'"),
+        ({"host": "mine", "device": "simulated"}, 'host must be one of "none", "real", not "mine"'),
         ({"host": "real"}, "host real is for the device simulated, not for auto"),
         ({"host": "real", "device": "cpu"}, "host real is for the device simulated, not for cpu"),
     ],

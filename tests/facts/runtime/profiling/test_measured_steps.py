@@ -9,7 +9,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from offcert.core.errors import InputError
-from offcert.core.platform import Kind, Link
+from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Trace
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture import Clock, capture
@@ -20,8 +20,9 @@ from offcert.runtime.profiling.measured_step import captured_on_device, measure_
 from offcert.runtime.profiling.profile import profile
 from offcert.runtime.profiling.timing import RepeatedStep
 from offcert.runtime.simulated import SimulatedDevice
+from offcert.runtime.streaming.step_events import Stopwatch
 from offcert.runtime.watch.tracker import LiveBytes
-from offcert.runtime.workloads.turns import Stopwatch
+from offcert_lab.engines.allocator import CachingAllocator
 from support.runtime.captured import mean_step
 
 _T4 = hardware("t4")
@@ -33,7 +34,7 @@ def _step():
 
 
 def _device(link="duplex", **options):
-    return SimulatedDevice(rate_out=Fraction(12), rate_back=Fraction(10), link=link, **options)
+    return SimulatedDevice(Platform(0, Fraction(12), link, Fraction(10)), **options)
 
 
 def _close(found, expected):
@@ -236,7 +237,7 @@ def test_a_step_that_looks_at_values_is_captured_as_it_runs():
 
 @pytest.mark.parametrize("granularity", [1, 512, 4096])
 def test_workspaces_are_what_the_allocator_gives_out_beyond_what_is_planned(granularity):
-    step, device = _step(), _device(granularity=granularity)
+    step, device = _step(), _device(allocator=CachingAllocator(None, "a", granularity))
     captured = capture(step, hardware=_T4, tensors="real")
     tracker = LiveBytes()
     device.watch(tracker)

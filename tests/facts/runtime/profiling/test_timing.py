@@ -62,7 +62,7 @@ def test_the_host_takes_its_time_to_hand_an_operation_over():
         def hold(self, duration):
             held.append(duration)
 
-    device = Held(rate_out=Fraction(1), rate_back=Fraction(1))
+    device = Held()
     timed = RepeatedStep(step, captured, device).timed(3)
     names = [operation.name for operation in captured.trace.operations]
     # The device, which is simulated, does not sleep; the host does.
@@ -142,7 +142,7 @@ def test_a_host_that_is_behind_is_not_taken_for_the_device():
     captured = capture(step, hardware=hardware("t4"))
     launch = 10**6
     host = RealHost(launch, 0, lambda: 0)
-    device = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1), host=host)
+    device = SimulatedDevice(host=host)
     repeated = RepeatedStep(step, captured, device)
     alone = list(captured.trace.durations)
     # Every operation that launches something lasts until that has been handed over.
@@ -162,11 +162,11 @@ def test_a_host_that_is_behind_is_not_taken_for_the_device():
 def test_a_profile_behind_a_host_knows_its_launch_times():
     model = nn.Sequential(nn.Linear(8, 8), nn.Sigmoid(), nn.Linear(8, 2))
     host = RealHost(10**6, 0, lambda: 0)
-    device = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1), host=host)
+    device = SimulatedDevice(host=host)
     found = profile(mean_step(model, 4, 8), measure=True, device=device, hardware="t4")
     launches = launch_times(found)
     assert sum(launches) > found.trace.compute_time
     assert with_host(found.trace.durations, launches) >= sum(launches)
-    without = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1))
+    without = SimulatedDevice()
     found = profile(mean_step(model, 4, 8), measure=True, device=without, hardware="t4")
     assert launch_times(found) is None

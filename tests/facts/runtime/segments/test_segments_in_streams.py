@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from test_segment_traps import BLOCKS, KEEPING, Three
 
+from offcert.core.platform import Platform
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.streaming.step_events import forecast
 from support.runtime.captured import mean_step, random_plan
@@ -24,7 +25,7 @@ def streamed(placed, seed, loop=None, exactly=True):
     def device(problem):
         rates = Fraction(1 + seed), Fraction(5, 1 + seed)
         link = ("simplex", "duplex")[seed % 2]
-        devices.append(SimulatedDevice(rate_out=rates[0], rate_back=rates[1], link=link))
+        devices.append(SimulatedDevice(Platform(0, rates[0], link, rates[1])))
         return devices[0]
 
     step = mean_step(Three(), 6, 8)

@@ -15,8 +15,8 @@ from test_segment_traps import BLOCKS, Three, same_training
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from offcert.runtime.segments.attach import segmented
-from offcert.runtime.segments.saved import Mode
+from benchmarks.segmented import segmented
+from offcert.runtime.segments.saved import ComparisonMode
 from offcert.runtime.watch.guard import OffloadWarning, RecomputeError
 from support.runtime.captured import mean_step
 from support.runtime.joint_training import Unwatched, again
@@ -413,5 +413,5 @@ def test_segments_are_verified_in_turn(every, verified):
             out.sum().backward()
     finally:
         segments.detach()
-    assert {modes[f"blocks.{n}", Mode.ALL] for n in range(3)} == {verified}
-    assert {modes[f"blocks.{n}", Mode.REHEARSAL] for n in range(3)} == {1}
+    assert {modes[f"blocks.{n}", ComparisonMode.ALL] for n in range(3)} == {verified}
+    assert {modes[f"blocks.{n}", ComparisonMode.REHEARSAL] for n in range(3)} == {1}

@@ -103,13 +103,12 @@ def test_a_segment_that_looks_at_what_is_not_stored_is_refused():
     assert "reads again what only kept operators" in str(joint.offload.refused)
 
 
-def test_documents_name_what_is_not_stored():
+def test_programs_name_what_is_not_stored():
     _, captured = problem_of(mean_step(network(Block()), 4, 8))
     made = again(segment("0", "0.first", "0.twice"))
     program = program_of(made, captured.ranges, captured.ticks)
     assert isinstance(program, Program)
     found = carry(captured.network, program, captured.ranges, captured.record, captured.ticks)
     placed = place(program, captured.ranges, captured.ticks, found.unread)
-    document = placed.to_json()
-    assert document["segments"][0]["kept"][0] == ["enter", "0.first", 0, None, [0]]
+    assert placed.segments[0].kept[0] == Kept("enter", "0.first", unread=(0,))
     assert program_of(placed, captured.ranges, captured.ticks) == program

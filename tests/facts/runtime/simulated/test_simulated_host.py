@@ -69,7 +69,7 @@ def test_a_call_of_the_driver_takes_the_host_its_time():
 
 def test_copies_slow_each_other_down_as_the_theory_says():
     device = SimulatedDevice(
-        rate_out=Fraction(3), rate_back=Fraction(2), busy_out=Fraction(2), busy_back=Fraction(1)
+        Platform(0, Fraction(3), Link.DUPLEX, Fraction(2), 1, Fraction(2), Fraction(1))
     )
     arena, other = device.arena(12), device.arena(4)
     start = device.compute.record()
@@ -176,7 +176,7 @@ def test_a_launch_takes_what_is_left_of_a_recorded_step():
 def test_a_device_of_a_platform_has_its_rates_while_both_directions_run(busy):
     rates = {"busy_bandwidth": busy, "busy_prefetch_bandwidth": busy}
     platform = Platform(0, Fraction(1), Link.DUPLEX, Fraction(1), **rates)
-    device = SimulatedDevice.of(platform)
+    device = SimulatedDevice(platform)
     start = device.compute.record()
     device.copy_out([part(counting(8), device.arena(8))])
     device.copy_back([part(counting(8), device.arena(8))])

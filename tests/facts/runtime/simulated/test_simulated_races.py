@@ -1,8 +1,11 @@
 """A wait that is missing is found, as a race and by wrong bytes; and one that is not is not."""
 
+from fractions import Fraction
+
 import pytest
 import torch
 
+from offcert.core.platform import Link, Platform
 from offcert.runtime.simulated import RaceError, RaceKind
 from support.runtime.simulated_cases import counting, device_with, fetch, is_poison, part, send
 
@@ -214,7 +217,7 @@ def test_storages_are_forgotten_when_they_die():
     ("simplex", False, 1), ("simplex", True, 0), ("duplex", False, 0)
 ])  # fmt: skip
 def test_copies_that_only_a_simplex_link_puts_in_order_are_counted(link, ordered, crossings):
-    device = device_with(link=link)
+    device = device_with(platform=Platform(0, Fraction(1), Link(link)))
     arena = device.arena(16)
     sent = send(device, counting(8), arena)
     fetch(device, 8, arena, 8, after=[sent] if ordered else [])

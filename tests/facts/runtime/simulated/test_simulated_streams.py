@@ -247,7 +247,7 @@ def test_chance_is_the_same_for_the_same_seed():
 
 def test_a_platform_gives_rates_and_link():
     platform = Platform(100, Fraction(3, 2), "duplex", Fraction(2))
-    device: Device = SimulatedDevice.of(platform, name="of a platform")
+    device: Device = SimulatedDevice(platform, name="of a platform")
     arena = device.arena(10)
     begin, tensor = device.compute.record(), counting(10)
     sent = send(device, tensor, arena)

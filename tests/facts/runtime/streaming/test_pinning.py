@@ -71,7 +71,7 @@ def slow(model, on, **options):
     problem = captured_problem(model, *SHAPE)
     plan = evicting(problem)
     limited = tight(problem, plan)
-    device = Slow.of(limited.platform, memory=limited.platform.memory, policy="ideal")
+    device = Slow(limited.platform, memory=limited.platform.memory)
     return follow(model, plan, limited, FollowOptions(device=device, count=True, **options)), device
 
 
@@ -216,7 +216,7 @@ def test_the_arena_of_a_plan_is_that_of_the_next_one_if_it_is_large_enough(large
         step_plan(limited, plan, streams=True)
         for plan in ((few, every) if larger else (every, few))
     )
-    device = SimulatedDevice.of(limited.platform)
+    device = SimulatedDevice(limited.platform)
     made = follow(model, few, limited, FollowOptions(device=device))
     made.step_plans[:] = [first]
     with made:

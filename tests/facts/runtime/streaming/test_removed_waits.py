@@ -52,7 +52,7 @@ def train(prepare=lambda device: None, plan=evicting, **capturing):
     problem = captured_problem(model, **capturing)
     chosen = plan(problem)
     problem = tight(problem, chosen)
-    device = SimulatedDevice.of(problem.platform)
+    device = SimulatedDevice(problem.platform)
     prepare(device)
     expected = [state["gradients"] for _, state in trained(HERE, plain, steps=2)]
     right = True
@@ -194,7 +194,7 @@ def given_up(hold):
     model = Layers()
     problem = captured_problem(model, rates=(1, 1), duration=1)
     plan = evicting(problem)
-    device = SimulatedDevice.of(problem.platform)
+    device = SimulatedDevice(problem.platform)
     # There is room: nothing waits for the copies to the host.
     made = follow(model, plan, problem, FollowOptions(device=device))
     with made, warnings.catch_warnings():

@@ -62,7 +62,7 @@ class WaitsWhenAsked(StreamMover):
 
 
 def test_it_waits_for_what_is_asked_for_there_before_our_stream_has_waited(monkeypatch):
-    device = _Aside(rate_out=1, rate_back=1)
+    device = _Aside()
     model = Layers(5, _sine(device))
     problem = captured_problem(model)
     on, plan = On("simulated"), evicting(problem)

@@ -48,7 +48,7 @@ def case():
 def spilling(case, tmp_path, share=Fraction(1, 2), **options):
     """Return a context half of whose copies have no room in the host's memory, and its device."""
     model, plan, problem, _ = case
-    device = SimulatedDevice.of(problem.platform, **options)
+    device = SimulatedDevice(problem.platform, **options)
     model = copy.deepcopy(model)
     pool = follow(model, plan, problem, FollowOptions(device=device)).host.pool
     made = follow(

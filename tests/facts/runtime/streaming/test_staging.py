@@ -1,7 +1,6 @@
 """Staging by itself, without a step: any order, any room, and what was read ahead."""
 
 import random
-from fractions import Fraction
 
 import pytest
 import torch
@@ -36,7 +35,7 @@ def _copies(device, size, order=(), count=4, each=100, directory=None):
 
 
 def _device(**options):
-    return SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1), **options)
+    return SimulatedDevice(**options)
 
 
 @pytest.mark.parametrize("size", [128, 192, 256, 512, 1024])

@@ -194,7 +194,7 @@ def test_a_host_with_too_little_memory_says_so_and_nothing_is_left(monkeypatch):
     plan = evicting(problem)
     here = On("simulated")
     expected = plain(here, model)
-    device = SimulatedDevice.of(problem.platform)
+    device = SimulatedDevice(problem.platform)
     monkeypatch.setattr(device, "arena", refuses)
     made = follow(model, plan, problem, FollowOptions(device=device))
     with pytest.warns(OffloadWarning, match="no room for"), made:
@@ -209,7 +209,7 @@ def test_memory_that_a_device_refuses_to_register_is_used_as_it_is_and_that_is_s
     model = Layers()
     expected = plain(On("simulated"), model)
     problem = captured_problem(model)
-    device = SimulatedDevice.of(problem.platform, pinned=100)
+    device = SimulatedDevice(problem.platform, pinned=100)
     with (
         warnings.catch_warnings(record=True) as told,
         follow(model, evicting(problem), problem, FollowOptions(device=device)) as made,

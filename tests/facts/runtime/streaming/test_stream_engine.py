@@ -24,7 +24,7 @@ def test_random_plans_are_followed_on_streams(seed):
     devices = []
 
     def device(problem):
-        devices.append(SimulatedDevice.of(problem.platform))
+        devices.append(SimulatedDevice(problem.platform))
         return devices[0]
 
     def plan(problem):

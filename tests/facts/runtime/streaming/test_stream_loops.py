@@ -4,12 +4,10 @@ import copy
 import random
 import threading
 import warnings
-from fractions import Fraction
 
 import pytest
 import torch
 
-from offcert.core.platform import Link
 from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.simulated import SimulatedDevice
@@ -205,7 +203,7 @@ class TwoStreams(SimulatedDevice):
 def test_operators_in_several_streams_are_not_followed_and_that_is_said(on):
     if on.is_simulated:
         problem = captured_problem(Layers())
-        device = TwoStreams(rate_out=Fraction(1), rate_back=Fraction(1), link=Link.DUPLEX)
+        device = TwoStreams()
 
         def elsewhere(x):
             device.elsewhere = True

@@ -106,7 +106,7 @@ def test_a_prefetch_does_not_raise_the_peak():
     plan = evicting(problem)
     problem = tight(problem, plan)
     limit = problem.platform.memory
-    device = SimulatedDevice.of(problem.platform, memory=limit, policy="ideal")
+    device = SimulatedDevice(problem.platform, memory=limit)
     made = follow(model, plan, problem, FollowOptions(device=device, count=True))
     with made:
         expected = gradients(here, model)
@@ -315,7 +315,7 @@ def test_no_stream_is_told_anything_while_a_graph_is_captured(where, monkeypatch
     model, on = Layers(), On("simulated")
     problem = captured_problem(model)
     plan = evicting(problem)
-    device = Capturing.of(problem.platform)
+    device = Capturing(problem.platform)
     expected = gradients(on, copy.deepcopy(model))
     with follow(model, plan, tight(problem, plan), FollowOptions(device=device)):
         steps = partial(gradients, on, model)
@@ -338,7 +338,7 @@ def test_no_stream_is_told_anything_while_a_graph_is_captured(where, monkeypatch
 
 def test_a_step_is_not_studied_while_a_graph_is_captured():
     model, on = Layers(), On("simulated")
-    device = Capturing.of(captured_problem(model).platform)
+    device = Capturing(captured_problem(model).platform)
     device.capturing = True
     asked = {"memory": "50%", "hardware": "v100-pcie", "background": False, "time_limit": 0.2}
     with make_plans(model, "auto", device=device, **asked) as training:

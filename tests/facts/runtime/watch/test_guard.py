@@ -161,7 +161,7 @@ def test_training_comes_through_every_entrance(certificates):
 # Within a segment that runs again there is nothing to fall back on: what it makes is needed.
 NEEDED = {
     "offcert.runtime.segments.attach._Wrapped.frame",
-    "offcert.runtime.segments.frame.Frame.start",
+    "offcert.runtime.segments.frame.SegmentFrame.start",
 }
 
 

@@ -160,7 +160,7 @@ def test_limits_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         fault(problem, least, allowance=Limits(seconds=1e-9).begin())
     # Choices that are refuted at once make no parts to be counted.
     with pytest.raises(BeyondLimitsError):
-        stacks._Decision(stacks.Part(((0, 1, 1), (1, 2, 1)), (0, 0), 1)).choose(
+        stacks._Decision(stacks.PartialPlacement(((0, 1, 1), (1, 2, 1)), (0, 0), 1)).choose(
             Limits(seconds=1e-9).begin()
         )
     monkeypatch.setattr(stacks, "MOST_PARTS", 3)

@@ -1,6 +1,7 @@
 """Training by a plan on devices: simulated streams, the CPU's clock, the host's memory."""
 
 import copy
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -28,11 +29,11 @@ from offcert.runtime.pairs.train_device import TrainDevice
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.profiling.profile import profile
-from offcert.runtime.simulated import Policy, SimulatedDevice
+from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.stream_mover import StreamMover
 from offcert.runtime.streaming.synchronous import forecast_at_once
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.workloads.turns import Turns
 from support.runtime.captured import evict_everything
 
@@ -147,10 +148,11 @@ def test_what_came_late_and_what_was_not_waited_for_is_in_the_errors(problem, mo
 
 def test_a_device_of_ones_own(problem):
     slow = SimulatedDevice(
-        rate_out=problem.platform.rate(Kind.OFFLOAD) / 1000,
-        rate_back=problem.platform.rate(Kind.PREFETCH),
-        link=problem.platform.link,
-        policy=Policy.IDEAL,
+        replace(
+            problem.platform,
+            bandwidth=problem.platform.rate(Kind.OFFLOAD) / 1000,
+            prefetch_bandwidth=problem.platform.rate(Kind.PREFETCH),
+        ),
         name="slow",
     )
     report = trained(problem, steps=1, device=slow)
@@ -238,13 +240,13 @@ def test_host_memory_refuses_or_spills(problem, device, tmp_path):
 
 
 def test_what_has_no_room_in_a_spilled_arena_goes_to_a_file_too():
-    device = SimulatedDevice(rate_out=Fraction(1), rate_back=Fraction(1))
+    device = SimulatedDevice()
     layout = HostLayout(PlacementProblem("", []), Placement([]), ())
     layout.__dict__["offsets"] = {"a": 0, "b": 0}
     layout.__dict__["overlapping"] = dict.fromkeys("ab", ("a", "b"))
     arena = SplitArena(device.arena(0), device.file(8))
     copies = StreamCopies(device, layout, arena, device.file)
-    entries = [Entry("a", 4), Entry("b", 4)]
+    entries = [StorageEntry("a", 4), StorageEntry("b", 4)]
     rows = [(each, torch.full((4,), n, dtype=torch.uint8)) for n, each in enumerate(entries, 1)]
     for row in rows:
         device.out.wait(device.compute.record())
@@ -301,7 +303,7 @@ class Found:
 
 def test_bad_requests_are_refused(problem):
     cases = [
-        ({"device": "tpu"}, "device must be one of auto, cpu, simulated, cuda, not 'tpu'"),
+        ({"device": "tpu"}, 'device must be one of "auto", "cpu", "simulated", "cuda", not "tpu"'),
         ({"host_memory": -1}, 'host_memory must be bytes, or a text such as "6GiB", not -1'),
         ({"host_memory": 1.5}, 'host_memory must be bytes, or a text such as "6GiB", not 1.5'),
         ({"host_memory": "6"}, 'host_memory "6" needs a unit'),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -215,14 +216,25 @@ def test_empty_values_do_not_leave_and_take_no_room() -> None:
     assert shortest(problem) == 4
 
 
+BUSY = ("busy_bandwidth", "busy_prefetch_bandwidth")
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         ({"minimise": "memory"}, "asked for the least time, and the problem minimises memory"),
         ({"transfers": "interruptible"}, "atomic transfers, not interruptible"),
+        (
+            {
+                "platform": Platform(
+                    9, Fraction(1), link=Link.DUPLEX, **dict.fromkeys(BUSY, Fraction(1, 2))
+                )
+            },
+            "links whose directions do not slow each other down",
+        ),
     ],
 )
-def test_other_problems_are_refused_by_name(wrong: dict[str, str], said: str) -> None:
-    problem = replace(two_copies(), **wrong)  # type: ignore[arg-type]
+def test_other_problems_are_refused_by_name(wrong: dict[str, Any], said: str) -> None:
+    problem = replace(two_copies(), **wrong)
     with pytest.raises(MethodError, match=said):
         shortest_execution(problem, 1)

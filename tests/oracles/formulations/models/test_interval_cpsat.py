@@ -61,18 +61,6 @@ def test_agrees_with_brute_force(seeds: range) -> None:
 
 
 @pytest.mark.slow
-@by_seeds(0, 40, 20)
-def test_energy_constraints_change_no_optimum(seeds: range) -> None:
-    stated = 0
-    for seed in seeds:
-        problem = mixed_problem(1000 + seed)
-        with_energy = solve(problem)
-        assert with_energy.objective == solve(problem, energy=False).objective, problem.name
-        stated += with_energy.details["windows"]
-    assert stated >= 8
-
-
-@pytest.mark.slow
 @by_seeds(0, 30, 30)
 def test_a_hint_at_the_optimum_is_feasible_in_the_model(seeds: range) -> None:
     """The hint bounds the makespan: a model that excluded it would prove a bound above it."""
@@ -323,16 +311,3 @@ def test_nothing_to_evict_is_solved_at_once() -> None:
     outcome = solve(problem)
     assert outcome.status is SolveStatus.OPTIMAL
     assert outcome.schedule == simulate(problem, Plan())
-
-
-@pytest.mark.slow
-def test_energy_constraints_cut_off_no_optimum_of_longer_chains() -> None:
-    stated = 0
-    for seed in range(6):
-        problem = problem_on(seeded(seed), cnn_chain(seeded(seed + 9), 8), "energy")
-        problem = replace(problem, platform=Platform(problem.trace.least_memory, Fraction(1, 2)))
-        with_energy, without = solve(problem), solve(problem, energy=False)
-        assert with_energy.status is SolveStatus.OPTIMAL
-        assert with_energy.objective == without.objective
-        stated += with_energy.details["windows"]
-    assert stated > 0

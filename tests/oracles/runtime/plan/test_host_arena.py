@@ -25,7 +25,7 @@ from offcert.runtime.plan import host_layout, step_plan
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.streaming.copies import HostCopies
-from offcert.runtime.watch.entries import Entry
+from offcert.runtime.watch.entries import StorageEntry
 from support.oracles.placement import least_pool
 from support.problems.placements import random_placement_problem
 from support.runtime.captured import Outcome, compare, mean_step, problem_of_step
@@ -216,7 +216,7 @@ def test_a_plan_that_moves_nothing_has_no_arena() -> None:
     assert made.report.arena_bytes == made.report.outside_entries == 0
 
 
-class Away(Entry):
+class Away(StorageEntry):
     """A storage of which the test says where it is."""
 
     def __init__(self, key: str, values: list[int]) -> None:

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import torch
 
+from offcert.core.platform import Link, Platform
 from offcert.runtime.simulated import SimulatedDevice
 from support.oracles.hosted_device import Step, Ticks, random_hosted_program
 from support.runtime.scripted_host import ScriptedHost
@@ -15,7 +16,7 @@ from support.seeds import by_seeds
 def run(steps: list[Step], alone: tuple[Fraction, Fraction], busy: tuple[Fraction, Fraction]):
     host = ScriptedHost()
     device = SimulatedDevice(
-        rate_out=alone[0], rate_back=alone[1], busy_out=busy[0], busy_back=busy[1], host=host
+        Platform(0, alone[0], Link.DUPLEX, alone[1], 1, busy[0], busy[1]), host=host
     )
     arena = device.arena(32)
     streams = {name: getattr(device, name) for name in ("compute", "out", "back")}

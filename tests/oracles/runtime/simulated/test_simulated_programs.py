@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offcert.core.platform import Link
+from offcert.core.platform import Link, Platform
 from offcert.runtime.simulated import by_chance, early
 from support.oracles.simulated_programs import graph, random_program, run
 from support.seeds import by_seeds
@@ -20,7 +20,8 @@ RATES = st.builds(Fraction, st.integers(1, 9), st.integers(1, 5))
 def test_times_are_the_longest_paths(seed, rate_out, rate_back, simplex):
     steps = random_program(seed, length=20, care=0.6)
     rates = rate_out, rate_back
-    outcome = run(steps, rates, link=Link.SIMPLEX if simplex else Link.DUPLEX)
+    link = Link.SIMPLEX if simplex else Link.DUPLEX
+    outcome = run(steps, Platform(0, rate_out, link, rate_back))
     assert outcome.times == graph(steps, rates, simplex).times()
 
 

@@ -12,7 +12,8 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.split.menu import Alternative, Menu
 from offcert.questions.split.problem import Round
 from offcert_lab.modnn.networks import modnn_network
-from offcert_lab.modnn.sub_batch import (
+from offcert_lab.modnn.tasks import step_round
+from papers.sub_batch import (
     held_memory,
     least_memory,
     regular,
@@ -22,7 +23,6 @@ from offcert_lab.modnn.sub_batch import (
     window_width,
     workspaces,
 )
-from offcert_lab.modnn.tasks import step_round
 from support.oracles.schedules import brute_force
 from support.problems.random_instances import mixed_problem, seeded
 
