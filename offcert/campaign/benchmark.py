@@ -203,7 +203,7 @@ def place_one(item: _Item) -> tuple[int | None, int, float, str, str | None]:
     """Return pool, proved bound, seconds, status and what went wrong of one call."""
     problem, name, time_limit, seed = item
     certificate = place(problem, name, time_limit=time_limit, seed=seed)
-    result, notes = certificate.known, certificate.notes
+    result, notes = certificate.result, certificate.notes
     bound = max(problem.load, result.proved_bound)
     reason = "; ".join(notes.failed.values()) or None
     status = FAILED if reason else str(result.status) if result.pool is not None else NO_PLAN
