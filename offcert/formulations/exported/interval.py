@@ -88,7 +88,7 @@ class Instance:
                 yield f"{name} = [{', '.join(map(str, value))}];"
 
     def tables(self) -> dict[str, str]:
-        """Return the same as tables: of the platform, operations, tensors and gaps."""
+        """Return the numbers as tables: of the platform, operations, tensors and gaps."""
         columns = {
             "operations": ("duration", "held", "held_idle"),
             "tensors": ("number", "size", "writer", "out_duration", "back_duration"),
