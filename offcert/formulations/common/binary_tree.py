@@ -57,14 +57,14 @@ def minimum(model: LinearModel, time_limit: float, *, proved: bool = True) -> Mi
     are whole numbers. After `time_limit` seconds a solution and a bound are returned as far as they
     were found. Unless `proved`, no time is spent on the bound: it is what costs alone make it.
     """
-    return _Search(model, time.monotonic() + time_limit).run(time_limit, proved)
+    return _TreeSearch(model, time.monotonic() + time_limit).run(time_limit, proved)
 
 
 # A bound, a number of its own, the columns that are decided, and multipliers.
 _Node = tuple[int, int, dict[int, int], list[int]]
 
 
-class _Search:
+class _TreeSearch:
     """The search for one program."""
 
     def __init__(self, model: LinearModel, deadline: float) -> None:

@@ -63,7 +63,7 @@ def run_cpsat(
     """
     solver.parameters.max_time_in_seconds = time_limit
     solver.parameters.catch_sigint_signal = False
-    run = _Run(solver, model, on_solution, on_bound)
+    run = _SolverThread(solver, model, on_solution, on_bound)
     thread = threading.Thread(target=run.work, name="CP-SAT", daemon=True)
     thread.start()
     deadline = time.monotonic() + time_limit + OVERRUN
@@ -201,7 +201,7 @@ def _whole(value: float) -> int:
     return int(value)
 
 
-class _Run:
+class _SolverThread:
     """The run of a solver, in its thread."""
 
     def __init__(
@@ -236,7 +236,9 @@ class _Run:
 class _Collector(cp_model.CpSolverSolutionCallback):
     """Hands every solution on."""
 
-    def __init__(self, run: _Run, on_solution: Callable[[Callable[[Any], int]], object]) -> None:
+    def __init__(
+        self, run: _SolverThread, on_solution: Callable[[Callable[[Any], int]], object]
+    ) -> None:
         super().__init__()
         self._run = run
         self._hand_on = on_solution

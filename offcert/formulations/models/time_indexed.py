@@ -28,7 +28,7 @@ from offcert.formulations.common.time_grid import (
     require_coarse_enough,
 )
 from offcert.formulations.fluid.exact import FluidOutcome, schedule_with
-from offcert.formulations.fluid.program import Decisions
+from offcert.formulations.fluid.program import FixedDecisions
 from offcert.formulations.models.pausing_cells import PausingCells
 from offcert.formulations.models.stage_milp import RELATIVE_MARGIN
 from offcert.formulations.models.time_indexed_model import TimeIndexedModel
@@ -152,7 +152,7 @@ def solve_pausing(
             bound = max(bound, min(ticks, run.upper + 1))
         if answer.values is not None:
             evicted, idle = model.chosen(problem, answer.values)
-            schedule = schedule_with(problem, Decisions(evicted, None, idle), deadline)
+            schedule = schedule_with(problem, FixedDecisions(evicted, None, idle), deadline)
             if schedule is None:
                 run.error = "no schedule could be made of the solution"
     if run.interrupted:
