@@ -64,9 +64,9 @@ def pieces_of(problem: Problem) -> list[StepPiece]:
 
 
 def classes_of(pieces: list[StepPiece]) -> list[tuple[Problem, list[StepPiece]]]:
-    """Return equal pieces together, each time with the problem whose plan does for all of them.
+    """Return classes of equal pieces, each with its problem of least memory.
 
-    That is the one with the least memory.
+    The plan of that problem serves all pieces of the class.
     """
     found: dict[Trace, list[StepPiece]] = {}
     for piece in pieces:

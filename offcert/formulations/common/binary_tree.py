@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, hstack, identity
 
-from offcert.core.errors import InputError
 from offcert.formulations.common.highs import run_linprog
-from offcert.formulations.common.linear_model import LinearModel
+from offcert.formulations.common.linear_model import LinearModel, whole, whole_limit
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 
 # Steps in one unit to which multipliers of scaled rows are rounded. Arbitrary.
@@ -69,9 +68,13 @@ class _TreeSearch:
 
     def __init__(self, model: LinearModel, deadline: float) -> None:
         self.model, self.deadline = model, deadline
-        self.cost = [_whole(each) for each in model.cost]
+        self.cost = [whole(each) for each in model.cost]
         self.rows = [
-            ([(column, _whole(value)) for column, value in terms], _limit(low), _limit(high))
+            (
+                [(column, whole(value)) for column, value in terms],
+                whole_limit(low),
+                whole_limit(high),
+            )
             for terms, low, high in model.rows
         ]
         self.width = len(model.low)
@@ -250,13 +253,3 @@ class _TreeSearch:
         matrix = csr_array((np.array(data), np.array(columns), np.array(starts)), shape=shape)
         bounds = np.stack([np.array(self.model.low), np.array(self.model.high)], axis=1)
         return matrix, np.array(limits), signs, bounds
-
-
-def _whole(value: float) -> int:
-    if value != int(value):
-        raise InputError(f"a binary program is of whole numbers, not {value!r}")
-    return int(value)
-
-
-def _limit(value: float) -> int | None:
-    return None if math.isinf(value) else _whole(value)

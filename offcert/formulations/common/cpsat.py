@@ -17,7 +17,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.formulations.common.children import leave_behind
-from offcert.formulations.common.linear_model import LinearAnswer, LinearModel
+from offcert.formulations.common.linear_model import LinearAnswer, LinearModel, whole
 from offcert.formulations.common.outcome import SolverRun
 
 # Seconds between two looks at the solver's thread. Arbitrary.
@@ -163,18 +163,18 @@ def solve_integers(
     deadline = time.monotonic() + time_limit
     model = cp_model.CpModel()
     columns = [
-        model.new_int_var(_whole(low), _whole(high), "")
+        model.new_int_var(whole(low), whole(high), "")
         for low, high in zip(linear.low, linear.high, strict=True)
     ]
     for terms, low, high in linear.rows:
-        total = sum(_whole(value) * columns[column] for column, value in terms)
+        total = sum(whole(value) * columns[column] for column, value in terms)
         if math.isfinite(low):
             model.add(total >= math.ceil(low))
         if math.isfinite(high):
             model.add(total <= math.floor(high))
-    cost = [_whole(each) for each in linear.cost]
+    cost = [whole(each) for each in linear.cost]
     # At least 0, which is the bound that the solver reports before it has one.
-    least = sum(min(0, c * _whole(high)) for c, high in zip(cost, linear.high, strict=True))
+    least = sum(min(0, c * whole(high)) for c, high in zip(cost, linear.high, strict=True))
     model.minimize(sum(c * column for c, column in zip(cost, columns, strict=True)) - least)
     left = deadline - time.monotonic()
     if left <= 0:
@@ -194,11 +194,6 @@ def solve_integers(
         return LinearAnswer(None, -math.inf, False, False, model.validate(), statistics)
     bound = max(0.0, solver.best_objective_bound) + least
     return LinearAnswer(found, bound, False, end.status == cp_model.OPTIMAL, statistics=statistics)
-
-
-def _whole(value: float) -> int:
-    assert value == int(value)
-    return int(value)
 
 
 class _SolverThread:

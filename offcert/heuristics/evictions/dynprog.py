@@ -100,7 +100,7 @@ def _activation_of(trace: Trace, tensor: Tensor) -> int | None:
 
 
 def _gap_of(tensor: Tensor, turn: int) -> Gap | None:
-    """Return the gap that spans the turn, with 0 for its tensor, also if that is empty; or None."""
+    """Return the gap that spans the turn, even of an empty tensor, which it calls 0; or None."""
     if tensor.evictable:
         for before, after in pairwise(tensor.uses):
             if after - before > 1 and before < turn <= after:

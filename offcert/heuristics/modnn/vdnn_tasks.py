@@ -64,7 +64,7 @@ def best_vdnn(problem: Problem, menu: Menu | None = None) -> VdnnOutcome:
 
 
 def vdnn_least(trace: Trace, menu: Menu | None = None, policy: str = "all") -> int:
-    """Return the least memory with which a policy of vDNN runs, with any algorithms."""
+    """Return the least memory within which a policy of vDNN runs, whatever the algorithms."""
     return _VdnnRun(trace, menu or Menu(), policy).least()
 
 

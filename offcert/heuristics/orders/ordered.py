@@ -64,7 +64,7 @@ def lacking(problem: Problem) -> list[int]:
 def needed_again(
     trace: Trace, required: Sequence[int], gaps: Iterable[int], later: Iterable[int]
 ) -> list[int]:
-    """Return later gaps that have to be evicted even if all the others are; the least of them."""
+    """Return later gaps, of few bytes, that must be evicted even if all other gaps are."""
     missing = list(required)
     sizes = trace.gap_sizes
     for number in gaps:

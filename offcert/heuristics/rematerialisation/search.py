@@ -61,7 +61,7 @@ class _Guide:
 
 
 class RematerialisationSearch:
-    """Attempts to run one network, and the best of them; somebody is asked in between to stop."""
+    """Attempts to run one network within limits; a callback says in between whether to stop."""
 
     def __init__(
         self, network: Network, seed: int = 0, stop: Callable[[], bool] = lambda: False

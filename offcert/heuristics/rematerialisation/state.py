@@ -113,7 +113,7 @@ def _last_uses(
     makes: list[list[int]],
     turns: list[list[int]],
 ) -> list[int]:
-    """Return until when each item may be of use: itself, or for who runs again."""
+    """Return the last computation for which each item is of use, read by it or to run another."""
     last = [max(row, default=-1) for row in readers]
     for index in reversed(range(len(network))):
         if network.computations[index].repeatable:
