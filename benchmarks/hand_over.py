@@ -1,4 +1,4 @@
-"""Hand what is proved of links whose directions do not slow each other down over to those that do.
+"""Hand proved bounds over from links of independent directions to those that slow each other down.
 
     python benchmarks/hand_over.py
 
