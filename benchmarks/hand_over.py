@@ -1,4 +1,4 @@
-"""Hand what is proved of links whose directions do not slow each other down over to those that do.
+"""Hand over proofs at the rates alone to problems whose link slows down where directions overlap.
 
     python benchmarks/hand_over.py
 
@@ -44,7 +44,7 @@ def hand_over(library: Library, entry: Entry, alone: Entry) -> Entry | None:
 
 
 def main() -> None:
-    """Hand over what the problems that the command line names can use."""
+    """Hand over proofs and plans to the problems that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="pattern of problem names")
     parser.add_argument("--folder", type=Path, help="another library than the package's")
