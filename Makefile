@@ -72,8 +72,10 @@ tests: $(STAMP)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # A contributor's minute: no journey, nothing that loads PyTorch, nothing that is marked slow.
-FAST := tests/facts tests/oracles tests/forgeries \
-	$(addprefix --ignore-glob=*/,runtime campaign engines hunts papers)
+LAYERS := tests/facts tests/oracles tests/forgeries
+LOADS_TORCH := ^(import|from) (torch|transformers|offcert\.(runtime|training)|support\.(runtime|networks))
+FAST := $(LAYERS) $(addprefix --ignore-glob=*/,runtime campaign engines hunts papers) \
+	$(addprefix --ignore=,$(shell grep -rlE --include='test_*.py' '$(LOADS_TORCH)' $(LAYERS)))
 
 test-fast: lint
 	@echo "== tests that take no time"

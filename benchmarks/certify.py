@@ -27,7 +27,7 @@ from typing import Any
 import library_table
 
 import offcert
-from offcert.campaign.pool import Failure, Pool, PoolTask
+from offcert.campaign.pool import Failure, PoolTask, ProcessPool
 from offcert.certification.records import improve
 from offcert.core.documents import read_json, write_json
 from offcert.core.errors import InputError
@@ -183,7 +183,7 @@ def answers(
     tasks: list[Task], jobs: int, most_bytes: int = 0
 ) -> Iterator[tuple[Task, Row, Verification | None]]:
     """Run tasks, each in a process of its own; yield each with its facts once it has ended."""
-    pool = Pool(work, jobs, most_bytes=most_bytes, preload=PRELOADED)
+    pool = ProcessPool(work, jobs, most_bytes=most_bytes, preload=PRELOADED)
     timed = (PoolTask((task,), PATIENCE * task.settings["time_limit"] + GRACE) for task in tasks)
     for task, answer in pool.run(timed):
         if isinstance(answer, Failure):

@@ -52,6 +52,7 @@ from offcert.runtime.plan.reports import StepReport
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
 from offcert.runtime.simulated import SimulatedDevice, by_chance, early, late
 from offcert.runtime.streaming.step_events import forecast
+from offcert_lab.engines.allocator import CachingAllocator
 
 STEPS = 2
 State = list[torch.Tensor]
@@ -184,9 +185,8 @@ def try_plan(found: Found, of: Case, seed: int, number: int, plan: int) -> None:
     ideal = chance.random() < 0.7
     device = SimulatedDevice(
         made.problem.platform,
-        memory=made.limit if ideal else None,
-        policy="ideal" if ideal else "caching",
-        granularity=1,
+        memory=made.limit,
+        allocator=None if ideal else CachingAllocator(None, "simulated", 1),
         adversary=chance.choice((late, late, early, by_chance(plan))),
         chunk=chunk,
     )

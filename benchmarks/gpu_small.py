@@ -16,7 +16,6 @@ from offcert.proofs.certificate import Certificate, read_certificate
 from offcert.runtime.device.interface import Device
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.follow.options import FollowOptions
-from offcert.runtime.simulated.allocator import Policy
 
 # Steps under a plan; on the simulated device, where each takes long, as many as show a trend.
 STEPS, SIMULATED_STEPS = 200, 20
@@ -54,9 +53,7 @@ def _made_small(bench: Bench, certificate: Certificate) -> Iterator[Device]:
     # Less than a plain step needs in any case.
     beyond = min(round(_ROOM * limit), (limit + peak) // 2)
     if bench.simulated:
-        # The pieces that PyTorch's allocator takes are larger than all of a tiny network.
-        kind = {"memory": beyond, "policy": Policy.IDEAL}
-        device: Any = bench.device(problem.platform, **kind)
+        device: Any = bench.device(problem.platform, memory=beyond)
         with bench.counting() as counter:
             assert counter is not None
             device.watch(counter)

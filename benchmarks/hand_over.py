@@ -1,4 +1,4 @@
-"""Hand over proofs at the rates alone to problems whose link slows down where directions overlap.
+"""Hand proved bounds over from links of independent directions to those that slow each other down.
 
     python benchmarks/hand_over.py
 
@@ -44,7 +44,7 @@ def hand_over(library: Library, entry: Entry, alone: Entry) -> Entry | None:
 
 
 def main() -> None:
-    """Hand over proofs and plans to the problems that the command line names."""
+    """Hand over what the problems that the command line names can use."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="*", help="pattern of problem names")
     parser.add_argument("--folder", type=Path, help="another library than the package's")

@@ -39,7 +39,7 @@ from ladder_fit import Fit, comparison_document, proposals, score_by
 from ladder_records import Run, all_ladders, ladder_of, run_of
 from ladder_text import contributions, fitted_text, printed, rung_document, summaries
 
-from offcert.campaign.pool import Failure, Pool, PoolTask
+from offcert.campaign.pool import Failure, PoolTask, ProcessPool
 from offcert.certification.rung import Rung
 from offcert.core.documents import write_json
 from offcert.core.errors import InputError
@@ -100,7 +100,7 @@ def work(item: Item) -> Run:
 
 def answer(item: Item) -> Run | Failure:
     """Return the answer of a process of its own."""
-    pool = Pool(work, 1, preload=PRELOADED)
+    pool = ProcessPool(work, 1, preload=PRELOADED)
     patience = PATIENCE * item.time_limit + GRACE
     return next(found for _, found in pool.run([PoolTask((item,), patience)]))
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from offcert.core.units import Units
     from offcert.instances.library import Library
     from offcert.proofs.certificate import Certificate, read_certificate
-    from offcert.proofs.devices_certificate import DevicesCertificate, read_devices_certificate
-    from offcert.proofs.placement_certificate import PlacementCertificate, read_placement
-    from offcert.proofs.split_certificate import SplitCertificate, read_split_certificate
+    from offcert.proofs.devices_certificate import DevicesCertificate
+    from offcert.proofs.placement_certificate import PlacementCertificate
+    from offcert.proofs.split_certificate import SplitCertificate
     from offcert.questions.devices.problem import (
         Accumulation,
         DevicesProblem,
@@ -133,13 +133,10 @@ __all__ = [
     "profile",
     "pure",
     "read_certificate",
-    "read_devices_certificate",
     "read_devices_problem",
-    "read_placement",
     "read_placement_problem",
     "read_problem",
     "read_split",
-    "read_split_certificate",
     "simulate",
     "solve",
     "sub_batch_steps",
@@ -172,9 +169,9 @@ _NAMES = {
     "offcert.core.units": "Units",
     "offcert.instances.library": "Library",
     "offcert.proofs.certificate": "Certificate read_certificate",
-    "offcert.proofs.devices_certificate": "DevicesCertificate read_devices_certificate",
-    "offcert.proofs.placement_certificate": "PlacementCertificate read_placement",
-    "offcert.proofs.split_certificate": "SplitCertificate read_split_certificate",
+    "offcert.proofs.devices_certificate": "DevicesCertificate",
+    "offcert.proofs.placement_certificate": "PlacementCertificate",
+    "offcert.proofs.split_certificate": "SplitCertificate",
     "offcert.questions.devices.problem": (
         "Accumulation DevicesProblem Gradient read_devices_problem"
     ),

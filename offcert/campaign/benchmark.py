@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.campaign.cells import CERTIFY, CellSettings, grid
-from offcert.campaign.pool import Failure, Pool, PoolTask
+from offcert.campaign.pool import Failure, PoolTask, ProcessPool
 from offcert.campaign.run import OWN_GRACE, run
 from offcert.campaign.selection import Subject, find_subjects
 from offcert.campaign.standing import (
@@ -180,7 +180,7 @@ def _placements_measured(
     items = [(problem, name, limit, seed) for problem in problems for name in names]
     tasks = [PoolTask((item,), limit + OWN_GRACE) for item in items]
     start = "fork" if any(name in GIVEN for name in names) else "forkserver"
-    pool = Pool(place_one, jobs, start=start)
+    pool = ProcessPool(place_one, jobs, start=start)
     with closing(pool.run(tasks)) as answers:
         found = {(id(item[0]), item[1]): answer for item, answer in answers}
     measured = []
@@ -203,7 +203,7 @@ def place_one(item: _Item) -> tuple[int | None, int, float, str, str | None]:
     """Return pool, proved bound, seconds, status and what went wrong of one call."""
     problem, name, time_limit, seed = item
     certificate = place(problem, name, time_limit=time_limit, seed=seed)
-    result, notes = certificate.known, certificate.notes
+    result, notes = certificate.result, certificate.notes
     bound = max(problem.load, result.proved_bound)
     reason = "; ".join(notes.failed.values()) or None
     status = FAILED if reason else str(result.status) if result.pool is not None else NO_PLAN

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from offcert._version import __version__
-from offcert.campaign.selection import Means, Subject, percent_of, varied
+from offcert.campaign.selection import Means, Subject, percent_of, read_limits, varied
 from offcert.campaign.storage import Row
 from offcert.certification.method import SEPARATOR, Choice
 from offcert.certification.methods import METHODS, method_called
@@ -19,7 +19,7 @@ from offcert.core.errors import InputError
 from offcert.core.messages import cut, meant
 from offcert.core.platform import Kind
 from offcert.questions.schedule.files import problem_digest
-from offcert.questions.schedule.problem import Minimise, Problem, Recompute, parse_memory
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 CERTIFY = "certify"
 # Hexadecimal digits of a row's key: 128 bits of a hash, too many for two keys to meet by chance.
@@ -228,14 +228,7 @@ def _subjects(
             )
     if allow is not None:
         return varied(subjects, allow, recompute, limits)
-    return [(subject, _bytes(subject, limits)) for subject in subjects]
-
-
-def _bytes(subject: Subject, limits: Sequence[str | int] | None) -> list[int]:
-    if limits is None:
-        return list(subject.own_limits())
-    found = [
-        limit if isinstance(limit, int) else parse_memory(limit, subject.problem)
-        for limit in limits
+    return [
+        (each, list(each.own_limits()) if limits is None else read_limits(limits, each.problem))
+        for each in subjects
     ]
-    return list(dict.fromkeys(found))

@@ -45,7 +45,7 @@ class _Running:
     since: float
 
 
-class Pool:
+class ProcessPool:
     """At most `jobs` processes at a time, one task each; a process that dies takes no other along.
 
     Processes are forked from a server that has loaded what they need, so that they start at once.

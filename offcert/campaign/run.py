@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from offcert.campaign.cells import CERTIFY, Cell
-from offcert.campaign.pool import Failure, Pool, PoolTask
+from offcert.campaign.pool import Failure, PoolTask, ProcessPool
 from offcert.campaign.storage import FAILED, NO_PLAN, Row
 from offcert.campaign.table import CampaignTable
 from offcert.certification.ladder import certify
@@ -172,7 +172,7 @@ def _answers(
         return
     # What only this program knows cannot be named elsewhere: processes begin as copies of it.
     start = "fork" if any(cell.given for cell in cells) else "forkserver"
-    pool = Pool(execute, processes, most_bytes=most_bytes, preload=preload, start=start)
+    pool = ProcessPool(execute, processes, most_bytes=most_bytes, preload=preload, start=start)
     with closing(pool.run(batches(cells, processes))) as answers:
         yield from answers
 

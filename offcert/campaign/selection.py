@@ -103,6 +103,12 @@ def parse_limits(text: str) -> list[str]:
     return list(dict.fromkeys(limits))
 
 
+def read_limits(limits: Iterable[str | int], problem: Problem) -> list[int]:
+    """Return limits of a problem in bytes, each once."""
+    found = (each if isinstance(each, int) else parse_memory(each, problem) for each in limits)
+    return list(dict.fromkeys(found))
+
+
 def _range(text: str) -> list[str]:
     parts = [part.strip() for part in text.split(":")]
     sized = len(parts) == 3 and all(map(_SIZED.fullmatch, parts))
@@ -219,10 +225,7 @@ def varied(
         widest = min(variants, key=lambda each: each.problem.least_memory).problem
         sizes = subject.own_limits()
         if limits is not None:
-            read = (
-                each if isinstance(each, int) else parse_memory(each, widest) for each in limits
-            )
-            sizes = tuple(dict.fromkeys(read))
+            sizes = tuple(read_limits(limits, widest))
         found += [(each, list(sizes)) for each in variants]
     return found
 

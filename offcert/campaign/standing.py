@@ -59,7 +59,7 @@ def describe_rows(rows: Sequence[Row], units: Mapping[str, Units] | None = None)
 
 
 def allowed(row: Row) -> str:
-    """Return the means that a row's problem allows: to offload, to recompute, or both."""
+    """Return whether a row's problem allows to offload, to recompute, or both."""
     again = row["recompute"] not in (None, "none")
     if row["offload"] == "no":
         return "recompute" if again else "nothing"

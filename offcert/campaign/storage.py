@@ -103,7 +103,6 @@ def _value(value: Any, column: Column, place: str) -> Any:
 FORMAT = "offcert-campaign"
 # The version of the table's format. By definition.
 VERSION = 1
-SUFFIXES = (".parquet", ".csv", ".json", ".jsonl")
 
 
 def require_suffix(path: Path) -> str:
@@ -136,12 +135,7 @@ def arrow_schema() -> Any:
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Write rows through a temporary file that is on the disk before it takes the name."""
     listed = list(rows)
-    write = {
-        ".parquet": _write_parquet,
-        ".csv": _write_csv,
-        ".json": _write_json,
-        ".jsonl": _write_lines,
-    }[require_suffix(path)]
+    write, _ = SUFFIXES[require_suffix(path)]
 
     def write_through(temporary: Path) -> None:
         write(temporary, listed)
@@ -153,12 +147,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a table's file."""
-    read = {
-        ".parquet": _read_parquet,
-        ".csv": _read_csv,
-        ".json": _read_json,
-        ".jsonl": _read_lines,
-    }[require_suffix(path)]
+    _, read = SUFFIXES[require_suffix(path)]
     return [require_row(row, f"{path}, row {index}") for index, row in enumerate(read(path))]
 
 
@@ -263,3 +252,12 @@ def _read_lines(path: Path) -> list[Row]:
             return [_object(json.loads(line), path) for line in file]
         except ValueError as error:
             raise InputError(f"{path} is no table of a campaign: {error}") from None
+
+
+# Writer and reader of each kind of file, by its suffix.
+SUFFIXES = {
+    ".parquet": (_write_parquet, _read_parquet),
+    ".csv": (_write_csv, _read_csv),
+    ".json": (_write_json, _read_json),
+    ".jsonl": (_write_lines, _read_lines),
+}

@@ -59,7 +59,7 @@ RULES: dict[str, Rule] = {
 
 
 def _after_job(problem: DevicesProblem, kind: JobKind, gradient: int) -> int:
-    """Return how long the jobs that follow one of the same gradient take at least."""
+    """Return the least ticks of all jobs that come after a job of one gradient."""
     steps = [JobKind.SEND, JobKind.FORWARD, JobKind.ADD, JobKind.COLLECT, JobKind.RETURN]
     jobs = {job.kind: job for job in problem.jobs_of(gradient)}
     later = [jobs[step] for step in steps[steps.index(kind) + 1 :] if step in jobs]
@@ -69,7 +69,7 @@ def _after_job(problem: DevicesProblem, kind: JobKind, gradient: int) -> int:
 
 
 def _after_operations(problem: DevicesProblem) -> Sequence[int]:
-    """Return, for each operation, what has to follow its start at least."""
+    """Return, for each operation, the least ticks from its start to the end of the step."""
     durations = problem.step.trace.durations
     rest = list(accumulate(reversed(durations), initial=0))[::-1]
     found = list(rest[:-1])

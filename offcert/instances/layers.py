@@ -217,7 +217,7 @@ class MixedPrecisionTraces(Generator):
         return Problem(name, trace, Platform(0, self.link), units=Units("ns", "B"))
 
 
-class _Stage(NamedTuple):
+class _LayerStage(NamedTuple):
     """One stage: its name, the ticks of ``F_i`` and ``B_i``, and sizes.
 
     `output` is that of ``x_{i+1}`` and of its gradient, `internals` what ``F_i`` saves for ``B_i``
@@ -234,7 +234,7 @@ class _Stage(NamedTuple):
 
 
 def _step(
-    image: int, stages: Sequence[_Stage], target: Mapping[int, int], *, hold: bool = True
+    image: int, stages: Sequence[_LayerStage], target: Mapping[int, int], *, hold: bool = True
 ) -> Trace:
     """Return the trace of one training step.
 
@@ -311,7 +311,7 @@ class TransformerTraces(Generator):
                 forward, backward, internals, ahead, behind = numbers
                 saved = self.attention if name == "attention" else internals
                 stages.append(
-                    _Stage(
+                    _LayerStage(
                         f"{block}.{name}",
                         near(rng, forward, self.jitter),
                         near(rng, backward, self.jitter),
@@ -358,7 +358,7 @@ class UnetTraces(Generator):
             # A decoder's stage joins two inputs, so it computes and saves about twice as much.
             forward = near(rng, 400 if up else 200, self.noise, 1)
             stages.append(
-                _Stage(
+                _LayerStage(
                     f"{'up' if up else 'down'}{level}",
                     forward,
                     2 * forward,

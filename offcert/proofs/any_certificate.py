@@ -191,7 +191,8 @@ class AnyCertificate(ABC, Generic[P]):
     @property
     def known(self) -> Bounded:
         """The objective as far as it is known: the result, or the certificate if it has none."""
-        known: Bounded = getattr(self, "result", self)
+        certificate: Any = self
+        known: Bounded = getattr(certificate, "result", certificate)
         return known
 
     @property

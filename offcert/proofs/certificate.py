@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from offcert.core.documents import Fields
@@ -168,5 +169,9 @@ class Certificate(AnyCertificate[Problem]):
         return {"result": result, "placement": placement, "robust": robust_from_fields(fields)}
 
 
-read_certificate = Certificate.read
+def read_certificate(path: str | Path) -> Certificate:
+    """Return the certificate of a schedule in a file, not verified; see `Certificate.read`."""
+    return Certificate.read(path)
+
+
 certificate_from_json = Certificate.from_json

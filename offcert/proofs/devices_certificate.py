@@ -215,9 +215,6 @@ class DevicesCertificate(AnyCertificate[DevicesProblem], Bounded):
         }
 
 
-read_devices_certificate = DevicesCertificate.read
-
-
 def _schedule_from_json(value: Any, problem: DevicesProblem) -> DevicesSchedule:
     fields = Fields(value, "schedule")
     steps = []

@@ -116,10 +116,6 @@ class PlacementCertificate(AnyCertificate[PlacementProblem]):
         return certificate
 
 
-read_placement = PlacementCertificate.read
-placement_from_json = PlacementCertificate.from_json
-
-
 def _result(
     fields: Fields, problem: PlacementProblem, addresses: tuple[int, ...] | None
 ) -> PlacementResult:

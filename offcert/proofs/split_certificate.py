@@ -227,10 +227,6 @@ def case_from_json(fields: Fields, menu: Menu) -> Case:
     return CaseDivision(operation, tuple(parts), bounds)
 
 
-read_split_certificate = SplitCertificate.read
-split_certificate_from_json = SplitCertificate.from_json
-
-
 def _cases_from_json(fields: Fields, problem: SplitProblem) -> tuple[tuple[Case, ...], ...]:
     rows = fields.get("bounds", list)
     if len(rows) != len(problem.splits):

@@ -94,7 +94,7 @@ def choices_summary(problem: Problem) -> dict[str, Any]:
 
 
 def choices_facts(problem: Problem) -> Iterator[tuple[str, str]]:
-    """Yield the same for people, each with its name."""
+    """Yield the choices that a problem leaves open beside its transfers, each with its name."""
     found = choices_summary(problem)
     if "recompute" in found or "offload" in found:
         yield "may be done", problem.means

@@ -66,7 +66,7 @@ def host_said(certificate: Certificate) -> str | None:
 
 
 def host_lines(certificate: Certificate) -> list[str]:
-    """Return a line that says so, if it is known."""
+    """Return the time of a step with its host's part as a line, if it is known."""
     said = host_said(certificate)
     return [] if said is None else [f"  with host    {said}"]
 

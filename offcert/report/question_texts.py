@@ -8,7 +8,6 @@ from typing import Any
 from offcert.core.units import format_gap, format_size, format_time
 from offcert.proofs.devices_certificate import DevicesCertificate
 from offcert.proofs.split_certificate import SplitCertificate
-from offcert.questions.split.problem import SplitProblem
 from offcert.report.findings import Text, claimed_bounds, notes_lines, notes_summary
 from offcert.verification.document import Verification
 
@@ -146,15 +145,3 @@ SPLIT: Text = Text(
     lambda verification: step_summary(verification.certificate),
     _describe_valid_step,
 )
-
-
-def describe_split_problem(step: SplitProblem) -> str:
-    """Return the choices that a step leaves open, for people."""
-    units = step.units
-    lines = [f"{step.name}: batch {step.batch}"]
-    for split in step.splits:
-        first = split.rounds[0]
-        least = format_size(first.chosen(first.menu.leanest()).least_memory, units)
-        offered = f"{len(first.menu)} operations with alternatives"
-        lines.append(f"  sub-batch {split.size:>5}  {offered}, from {least}")
-    return "\n".join(lines)

@@ -61,7 +61,7 @@ def _largest(problem: Problem) -> tuple[Sequence[Operation | Computation], int]:
 
 
 def least_lines(problem: Problem) -> list[str]:
-    """Return the same for people, and what would lower it where that is known."""
+    """Return for people which operation sets the least memory, and what would lower it."""
     found = least_summary(problem)
     name, workspace = cut(found["operation"], 80), found["workspace"]
     own = f", {format_size(workspace, problem.units)} of it its workspace" if workspace else ""
@@ -116,7 +116,7 @@ def origin_summary(problem: Problem) -> dict[str, Any]:
 
 
 def origin_lines(problem: Problem) -> list[str]:
-    """Return the same for people."""
+    """Return for people where a problem comes from: clock, times, tensors, uncounted bytes."""
     found = origin_summary(problem)
     lines = []
     if "clock" in found:

@@ -1,4 +1,4 @@
-"""`budget_solver`: what to save, in the place of PyTorch's knapsack; for a budget with a bound."""
+"""`budget_solver`: decides what to save in place of PyTorch's knapsack, with a bound."""
 
 from __future__ import annotations
 

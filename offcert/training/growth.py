@@ -115,7 +115,7 @@ def outgrown(
     own: Collection[Signature],
     full: bool,
 ) -> int | None:
-    """Return the number of the plan in whose place one for a larger call is followed.
+    """Return the number of the plan that one for a larger call replaces, or None.
 
     It is the one for the largest of the calls that this one covers: if that is more than half as
     large, or no more plans may be made (`full`). Plans for calls of their `own`, for which a larger
@@ -151,7 +151,7 @@ def _events(problem: Problem) -> set[tuple[object, ...]]:
 
 
 class Sizes:
-    """The sizes of the captured steps, and larger ones that are foretold of them."""
+    """The sizes of the captured steps, and larger ones that are extrapolated from them."""
 
     def __init__(self) -> None:
         self._captured: list[Problem] = []
@@ -195,7 +195,7 @@ _MARGIN = Fraction(5, 4)
 
 
 def varied(known: Problem, other: Problem) -> Problem:
-    """Return the problem of steps whose sizes depend on data: of two that are called alike.
+    """Return one problem for steps whose sizes depend on data, made of two that are called alike.
 
     What is the same in both stays; of what varies a quarter more than the most is foreseen, once it
     has exceeded what was. Nothing runs again in such steps. `known` may be such a problem; if it is
@@ -229,7 +229,7 @@ def _structure(problem: Problem) -> Any:
 
 
 def beyond(small: Problem, large: Problem, lengths: tuple[int, int, int]) -> Problem:
-    """Return the problem of a step that is larger than two captured ones, of which it is foretold.
+    """Return the problem of a step larger than two captured ones, extrapolated from them.
 
     What is a constant or a power of the length goes on as such. Of all else no more is known than
     two numbers: it is taken to be a constant and a square, or else a cube, which bounds every sum

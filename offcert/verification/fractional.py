@@ -194,7 +194,10 @@ Parts = Callable[[Problem], Iterable[Problem]]
 NO_SCHEDULE = "no schedule exists, so there is no bound"
 
 
-def _computed(method: str) -> Callable[[Problem, int, Computed, Allowance], str | None]:
+_Verifier = Callable[[Problem, int, Computed, Allowance], str | None]
+
+
+def _computed(method: str) -> _Verifier:
     """Return the verifier of a bound that is computed from the problem alone."""
 
     def verifier(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:
@@ -205,9 +208,11 @@ def _computed(method: str) -> Callable[[Problem, int, Computed, Allowance], str 
     return verifier
 
 
-prop3, _prop3_whole = _computed("prop3"), _computed("prop3-subset-sum")
-fractional, fractional_whole = _computed("fractional"), _computed("fractional-subset-sum")
-fractional_pieces = _computed("fractional-pieces")
+prop3: _Verifier = _computed("prop3")
+_prop3_whole: _Verifier = _computed("prop3-subset-sum")
+fractional: _Verifier = _computed("fractional")
+fractional_whole: _Verifier = _computed("fractional-subset-sum")
+fractional_pieces: _Verifier = _computed("fractional-pieces")
 
 
 def prop3_whole(problem: Problem, value: int, proof: Computed, allowance: Allowance) -> str | None:

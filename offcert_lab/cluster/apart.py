@@ -6,7 +6,7 @@ import os
 import pickle
 import sys
 
-from offcert.campaign.pool import Pool, end_with
+from offcert.campaign.pool import ProcessPool, end_with
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
                 work, task, most_bytes, preload = pickle.load(sys.stdin.buffer)
             except EOFError:
                 return
-            pool = Pool(work, 1, most_bytes=most_bytes, preload=preload)
+            pool = ProcessPool(work, 1, most_bytes=most_bytes, preload=preload)
             # One process at a time: answers come in the order of the items.
             for _, answer in pool.run([task]):
                 pickle.dump(answer, answers)

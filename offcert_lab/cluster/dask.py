@@ -33,7 +33,7 @@ def run_on_cluster(
     Parameters
     ----------
     work, tasks, most_bytes, preload
-        As for `offcert.campaign.pool.Pool`.
+        As for `offcert.campaign.pool.ProcessPool`.
     scheduler : str or distributed.Client
         Address of a Dask scheduler, whose workers have this package; or a client of it.
     connect_seconds : float

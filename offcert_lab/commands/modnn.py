@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.cli.arguments import count, integer
 from offcert.cli.output import require_outputs, show
 from offcert.cli.parser import Commands, add_command
-from offcert.core.units import parse_size
+from offcert.core.units import format_size, parse_size
 
 if TYPE_CHECKING:
     from offcert.questions.devices.problem import DevicesProblem
@@ -73,13 +73,22 @@ def _run(options: argparse.Namespace) -> int:
         write_devices_problem(options.target_file, problem)
         show(options, {"name": problem.name, "devices": problem.devices}, problem.name)
         return 0
-    from offcert.report.question_texts import describe_split_problem
-
     step = _with_choices(options)
     write_split(options.target_file, step)
     summary = {"name": step.name, "batch": step.batch, "sub_batches": list(step.sizes)}
-    show(options, summary, describe_split_problem(step))
+    show(options, summary, _described(step))
     return 0
+
+
+def _described(step: SplitProblem) -> str:
+    """Return the choices that a step leaves open, for people."""
+    lines = [f"{step.name}: batch {step.batch}"]
+    for split in step.splits:
+        first = split.rounds[0]
+        least = format_size(first.chosen(first.menu.leanest()).least_memory, step.units)
+        offered = f"{len(first.menu)} operations with alternatives"
+        lines.append(f"  sub-batch {split.size:>5}  {offered}, from {least}")
+    return "\n".join(lines)
 
 
 def _memory(options: argparse.Namespace) -> dict[str, Any]:

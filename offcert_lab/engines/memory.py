@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from offcert.runtime.simulated.allocator import CachingAllocator, MemoryBlock
 from offcert.runtime.simulated.streams import Knowledge
+from offcert_lab.engines.allocator import CachingAllocator, MemoryBlock
 from offcert_lab.engines.findings import CodePlace
 
 # The number of the host, which is no stream. By definition.

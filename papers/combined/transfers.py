@@ -26,7 +26,7 @@ from offcert.formulations.common.linear_model import Terms
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 from offcert.formulations.fluid.milp import RELATIVE_MARGIN
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
-from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
+from offcert.formulations.fluid.program import FixedDecisions, FluidProgram, Rules
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
@@ -120,7 +120,7 @@ class _WindowedProgram(FluidProgram):
         self,
         problem: Problem,
         rules: Rules,
-        decisions: Decisions,
+        decisions: FixedDecisions,
         turn: int,
         assumptions: Assumptions,
         slack: float = 0.0,
@@ -202,7 +202,7 @@ def _solve_pausing(
     problem: Problem, turn: int, assumptions: Assumptions, quick: int, time_limit: float
 ) -> TransferOutcome:
     rules = Rules(False, False, True, tuple(required_absent(problem)))
-    program = _WindowedProgram(problem, rules, Decisions(), turn, assumptions)
+    program = _WindowedProgram(problem, rules, FixedDecisions(), turn, assumptions)
     answer = solve_linear(program.model, SCIPY, time_limit=time_limit)
     if answer.infeasible:
         return TransferOutcome(None, None, problem)
@@ -220,7 +220,7 @@ def _solve_pausing(
         if terms and sum(a * values[column] for column, a in terms) > program.sizes[gap] / 2
     )
     lengths = [sum(a * values[column] for column, a in terms) for terms in program.idle]
-    decisions = Decisions(evicted, None, tuple(round(x * program.unit) for x in lengths))
+    decisions = FixedDecisions(evicted, None, tuple(round(x * program.unit) for x in lengths))
     fixed = _WindowedProgram(problem, rules, decisions, turn, assumptions)
     found = solve_linear(fixed.model, SCIPY, time_limit=time_limit).values
     schedule = None if found is None else _laid_out(problem, fixed, found)

@@ -168,7 +168,7 @@ def _offer_completed(
 
 
 def climb_outward(search: Search, effort: Effort) -> None:
-    """Follow both sides of the cut outward from the pivot; it applies to simplex links only."""
+    """Follow both sides of the cut outward from the pivot; it applies to every trace and link."""
     search.begin("outward from the pivot")
     with held_interrupts():
         from offcert.formulations.labels.outward.bound import OutwardSearch

@@ -93,12 +93,12 @@ def descend_rematerialisation(search: Search, effort: Effort) -> None:
     network = _network(search)
     if network is None:
         return
-    from offcert.heuristics.rematerialisation.search import Found, least_memory, least_time
+    from offcert.heuristics.rematerialisation.search import FoundExecution, least_memory, least_time
 
     search.begin("recomputation")
     problem = search.problem
 
-    def take(found: Found) -> None:
+    def take(found: FoundExecution) -> None:
         offer_unmoved(search, found.execution)
 
     if problem.minimise is Minimise.MEMORY:

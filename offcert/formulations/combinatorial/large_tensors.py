@@ -17,7 +17,11 @@ from offcert.core.errors import MethodError
 from offcert.core.platform import Kind
 from offcert.core.result import Bound
 from offcert.core.trace import Tensor, Trace
-from offcert.formulations.combinatorial.relaxations import heads_and_tails, required_absent
+from offcert.formulations.combinatorial.relaxations import (
+    heads_and_tails,
+    required_absent,
+    subset_sums,
+)
 from offcert.proofs.kinds.computed import LargeTensors
 from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Problem, Transfers
@@ -125,27 +129,13 @@ def required_of_large(problem: Problem, smallest: int) -> list[int]:
         if need <= sand:
             continue
         if sums is None:
-            sums, known = _sums(large), {}
+            sums, known = subset_sums(large), {}
         units = -(-(need - sand) // unit)
         if units not in known:
             above = sums >> units
             known[units] = units + (above & -above).bit_length() - 1
         needs[operation] = max(need, known[units] * unit)
     return needs
-
-
-def _sums(sizes: Counter[int]) -> int:
-    """Return the sums of all subsets as bits: bit k is set if some subset has the sum k."""
-    sums = 1
-    for size, copies in sizes.items():
-        # Any number of equal sizes is a sum of batches of 1, 2, 4, … and a rest.
-        batch = 1
-        while copies > 0:
-            batch = min(batch, copies)
-            sums |= sums << (size * batch)
-            copies -= batch
-            batch *= 2
-    return sums
 
 
 def large_tensors_bound(problem: Problem, smallest: int) -> Bound:

@@ -25,7 +25,7 @@ METHOD = "fractional-pieces"
 
 
 @dataclass(frozen=True)
-class Piece:
+class StepPiece:
     """Consecutive operations of a step that has gaps among them.
 
     Attributes
@@ -43,7 +43,7 @@ class Piece:
     gaps: tuple[int, ...]
 
 
-def pieces_of(problem: Problem) -> list[Piece]:
+def pieces_of(problem: Problem) -> list[StepPiece]:
     """Return the pieces of a step in their order, without those in which nothing can move.
 
     Parameters
@@ -63,12 +63,12 @@ def pieces_of(problem: Problem) -> list[Piece]:
     return [piece for piece in found if piece.gaps]
 
 
-def classes_of(pieces: list[Piece]) -> list[tuple[Problem, list[Piece]]]:
-    """Return equal pieces together, each time with the problem whose plan does for all of them.
+def classes_of(pieces: list[StepPiece]) -> list[tuple[Problem, list[StepPiece]]]:
+    """Return classes of equal pieces, each with its problem of least memory.
 
-    That is the one with the least memory.
+    The plan of that problem serves all pieces of the class.
     """
-    found: dict[Trace, list[Piece]] = {}
+    found: dict[Trace, list[StepPiece]] = {}
     for piece in pieces:
         found.setdefault(piece.problem.trace, []).append(piece)
     return [
@@ -103,7 +103,7 @@ def pieces_bound(problem: Problem) -> Bound | None:
     return proved(METHOD, total, Computed())
 
 
-def joined(plans: Iterable[tuple[Piece, Plan]]) -> Plan:
+def joined(plans: Iterable[tuple[StepPiece, Plan]]) -> Plan:
     """Return the plan of a step from those of its pieces, in their order."""
     return Plan(
         Move(move.kind, piece.gaps[move.gap], piece.first + move.before)
@@ -129,7 +129,9 @@ def _cuts(trace: Trace) -> list[int]:
     return found
 
 
-def _piece(problem: Problem, first: int, end: int, gap_of: Mapping[tuple[int, int], int]) -> Piece:
+def _piece(
+    problem: Problem, first: int, end: int, gap_of: Mapping[tuple[int, int], int]
+) -> StepPiece:
     """Return the piece of the operations from `first` up to but without `end`."""
     trace = problem.trace
     tensors: list[Tensor] = []
@@ -161,4 +163,4 @@ def _piece(problem: Problem, first: int, end: int, gap_of: Mapping[tuple[int, in
         uncertainty=None,
     )
     gaps = tuple(gap_of[origin[gap.tensor], gap.before + first] for gap in alone.gaps)
-    return Piece(first, part, gaps)
+    return StepPiece(first, part, gaps)

@@ -243,7 +243,7 @@ def _is_sum(units: Sequence[int], target: int) -> bool:
     for size in sorted(others, reverse=True):
         copies = min(others[size], max(0, rest - half) // size) if size else 0
         rest -= copies * size
-    return bool(_sums(few, rest) >> rest & 1)
+    return bool(subset_sums(few, rest) >> rest & 1)
 
 
 def _least_sum(units: Sequence[int], target: int) -> int:
@@ -254,23 +254,24 @@ def _least_sum(units: Sequence[int], target: int) -> int:
     """
     most, rest = target + max(units), sum(units) - target
     if rest <= most:
-        return sum(units) - (_sums(units, rest).bit_length() - 1)
+        return sum(units) - (subset_sums(units, rest).bit_length() - 1)
     # Without its last member, whatever is just enough would not be: so the answer is below `most`.
-    above = _sums(units, most) >> target
+    above = subset_sums(units, most) >> target
     return target + (above & -above).bit_length() - 1
 
 
-def _sums(units: Iterable[int], most: int) -> int:
-    """Return the sums of subsets that are at most `most`: bit k says whether one makes k."""
-    sums, total, window = 1, 0, (1 << (most + 1)) - 1
+def subset_sums(units: Iterable[int], most: int | None = None) -> int:
+    """Return the sums of subsets, at most `most` if it is given: bit k says whether one makes k."""
+    limit = math.inf if most is None else most
+    sums, total, window = 1, 0, -1 if most is None else (1 << (most + 1)) - 1
     for size, copies in Counter(units).items():
         # Any number of equal sizes is a sum of batches of 1, 2, 4, … and a rest.
         batch = 1
-        while copies and size <= most:
+        while copies > 0 and size <= limit:
             batch = min(batch, copies)
             sums |= sums << (size * batch)
             total += size * batch
-            if total > most:
+            if total > limit:
                 sums &= window
             copies -= batch
             batch *= 2

@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, hstack, identity
 
-from offcert.core.errors import InputError
 from offcert.formulations.common.highs import run_linprog
-from offcert.formulations.common.linear_model import LinearModel
+from offcert.formulations.common.linear_model import LinearModel, whole, whole_limit
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
 
 # Steps in one unit to which multipliers of scaled rows are rounded. Arbitrary.
@@ -57,21 +56,25 @@ def minimum(model: LinearModel, time_limit: float, *, proved: bool = True) -> Mi
     are whole numbers. After `time_limit` seconds a solution and a bound are returned as far as they
     were found. Unless `proved`, no time is spent on the bound: it is what costs alone make it.
     """
-    return _Search(model, time.monotonic() + time_limit).run(time_limit, proved)
+    return _TreeSearch(model, time.monotonic() + time_limit).run(time_limit, proved)
 
 
 # A bound, a number of its own, the columns that are decided, and multipliers.
 _Node = tuple[int, int, dict[int, int], list[int]]
 
 
-class _Search:
+class _TreeSearch:
     """The search for one program."""
 
     def __init__(self, model: LinearModel, deadline: float) -> None:
         self.model, self.deadline = model, deadline
-        self.cost = [_whole(each) for each in model.cost]
+        self.cost = [whole(each) for each in model.cost]
         self.rows = [
-            ([(column, _whole(value)) for column, value in terms], _limit(low), _limit(high))
+            (
+                [(column, whole(value)) for column, value in terms],
+                whole_limit(low),
+                whole_limit(high),
+            )
             for terms, low, high in model.rows
         ]
         self.width = len(model.low)
@@ -250,13 +253,3 @@ class _Search:
         matrix = csr_array((np.array(data), np.array(columns), np.array(starts)), shape=shape)
         bounds = np.stack([np.array(self.model.low), np.array(self.model.high)], axis=1)
         return matrix, np.array(limits), signs, bounds
-
-
-def _whole(value: float) -> int:
-    if value != int(value):
-        raise InputError(f"a binary program is of whole numbers, not {value!r}")
-    return int(value)
-
-
-def _limit(value: float) -> int | None:
-    return None if math.isinf(value) else _whole(value)

@@ -17,7 +17,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from offcert.formulations.common.children import leave_behind
-from offcert.formulations.common.linear_model import LinearAnswer, LinearModel
+from offcert.formulations.common.linear_model import LinearAnswer, LinearModel, whole
 from offcert.formulations.common.outcome import SolverRun
 
 # Seconds between two looks at the solver's thread. Arbitrary.
@@ -63,7 +63,7 @@ def run_cpsat(
     """
     solver.parameters.max_time_in_seconds = time_limit
     solver.parameters.catch_sigint_signal = False
-    run = _Run(solver, model, on_solution, on_bound)
+    run = _SolverThread(solver, model, on_solution, on_bound)
     thread = threading.Thread(target=run.work, name="CP-SAT", daemon=True)
     thread.start()
     deadline = time.monotonic() + time_limit + OVERRUN
@@ -163,18 +163,18 @@ def solve_integers(
     deadline = time.monotonic() + time_limit
     model = cp_model.CpModel()
     columns = [
-        model.new_int_var(_whole(low), _whole(high), "")
+        model.new_int_var(whole(low), whole(high), "")
         for low, high in zip(linear.low, linear.high, strict=True)
     ]
     for terms, low, high in linear.rows:
-        total = sum(_whole(value) * columns[column] for column, value in terms)
+        total = sum(whole(value) * columns[column] for column, value in terms)
         if math.isfinite(low):
             model.add(total >= math.ceil(low))
         if math.isfinite(high):
             model.add(total <= math.floor(high))
-    cost = [_whole(each) for each in linear.cost]
+    cost = [whole(each) for each in linear.cost]
     # At least 0, which is the bound that the solver reports before it has one.
-    least = sum(min(0, c * _whole(high)) for c, high in zip(cost, linear.high, strict=True))
+    least = sum(min(0, c * whole(high)) for c, high in zip(cost, linear.high, strict=True))
     model.minimize(sum(c * column for c, column in zip(cost, columns, strict=True)) - least)
     left = deadline - time.monotonic()
     if left <= 0:
@@ -196,12 +196,7 @@ def solve_integers(
     return LinearAnswer(found, bound, False, end.status == cp_model.OPTIMAL, statistics=statistics)
 
 
-def _whole(value: float) -> int:
-    assert value == int(value)
-    return int(value)
-
-
-class _Run:
+class _SolverThread:
     """The run of a solver, in its thread."""
 
     def __init__(
@@ -236,7 +231,9 @@ class _Run:
 class _Collector(cp_model.CpSolverSolutionCallback):
     """Hands every solution on."""
 
-    def __init__(self, run: _Run, on_solution: Callable[[Callable[[Any], int]], object]) -> None:
+    def __init__(
+        self, run: _SolverThread, on_solution: Callable[[Callable[[Any], int]], object]
+    ) -> None:
         super().__init__()
         self._run = run
         self._hand_on = on_solution

@@ -104,7 +104,7 @@ def start_windows(problem: Problem, upper: int) -> tuple[list[int], list[int]] |
 
 
 def useful_gaps(trace: Trace, required: Sequence[int]) -> Iterator[tuple[int, Gap, list[int]]]:
-    """Yield number and gap of those that span an operation at which memory can bind, and these.
+    """Yield each gap that spans operations at which memory can bind: its number, itself, and these.
 
     During each operation, `required` bytes must be absent. Evicting another gap frees memory only
     where everything fits anyway: what is held in idle time is held during the operations on both of

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from offcert.core.errors import InputError
+
 # The column that is always 1: a known variable becomes a constant of its rows. By definition.
 ONE = -1
 
@@ -92,6 +94,18 @@ class LinearAnswer:
     error: str | None = None  # The failure in a sentence; None if there was none.
     # JSON values that are good to know: solver, version, its own words, sizes, seconds.
     statistics: dict[str, Any] = field(default_factory=dict)
+
+
+def whole(value: float) -> int:
+    """Return a number of a program in which all are whole as an integer."""
+    if value != int(value):
+        raise InputError(f"a program of whole numbers has {value!r}")
+    return int(value)
+
+
+def whole_limit(value: float) -> int | None:
+    """Return a limit of a row of such a program; None if it is infinite."""
+    return None if math.isinf(value) else whole(value)
 
 
 def scaled(terms: Terms, factor: float) -> Terms:

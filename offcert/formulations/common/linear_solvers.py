@@ -72,7 +72,7 @@ def solver_names() -> list[str]:
 
 
 def claimant(solver: str) -> str:
-    """Return who claims what a solver says, by the solver's name here."""
+    """Return the name under which the claims of a solver are recorded."""
     return CP_SAT if solver == CPSAT else solver
 
 

@@ -160,6 +160,16 @@ class ModelRun(SolverRun):
         """Whether the best schedule is as short as the bound."""
         return self.best is not None and self.best.makespan <= self.lower_bound
 
+    @property
+    def limits(self) -> list[int]:
+        """Lengths to describe schedules up to, in turn: shorter ones than the best come first.
+
+        Where windows as narrow as that leave none, it is for the solver to say so.
+        """
+        if self.best is None or self.best.makespan > self.upper:
+            return [self.upper]
+        return [self.best.makespan - 1, self.upper]
+
     def take_bound(self, ticks: float, margin: float) -> None:
         """Take a solver's bound on the makespans of at most `upper`, in ticks.
 

@@ -11,6 +11,7 @@ tails and the incumbent decide which cells an item needs variables for.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -142,21 +143,41 @@ def build_grid(problem: Problem, grid: int, upper: int, plain: bool = False) -> 
         latest = [time // grid * grid for time in latest]
         if any(low > high for low, high in zip(earliest, latest, strict=True)):
             return None
-    operations = tuple(
+    operations = (
         StartWindow(low // grid, high // grid, duration // grid)
         for low, high, duration in zip(earliest, latest, trace.durations, strict=True)
     )
-    offloads, gaps = _transfers(problem, grid, required, earliest, latest)
-    over = spanning(((gap.before, gap.after) for gap in gaps), len(trace))
+    offloads, prefetches = _transfers(problem, grid, required, earliest, latest)
+    apart = () if plain else distances(trace.durations, grid)
+    return _time_grid(problem, grid, operations, offloads, prefetches, required, apart, exact)
+
+
+def _time_grid(
+    problem: Problem,
+    grid: int,
+    operations: Iterable[StartWindow],
+    offloads: dict[int, StartWindow],
+    prefetches: dict[int, StartWindow],
+    required: Sequence[int],
+    apart: tuple[tuple[int, int, int], ...],
+    exact: bool,
+) -> TimeGrid:
+    """Return windows of operations, offloads by tensor and prefetches by gap as a grid."""
+    trace = problem.trace
+    several = Counter(trace.gaps[number].tensor for number in prefetches)
+    gaps = tuple(
+        GridGap.of(trace, number, window, several[trace.gaps[number].tensor] == 1)
+        for number, window in prefetches.items()
+    )
     return TimeGrid(
         grid=grid,
-        operations=operations,
+        operations=tuple(operations),
         offloads=offloads,
         gaps=gaps,
-        over=over,
+        over=spanning(((gap.before, gap.after) for gap in gaps), len(trace)),
         required=tuple(required),
         idle_required=idle_required(problem),
-        distances=() if plain else distances(trace.durations, grid),
+        distances=apart,
         exact=exact,
     )
 
@@ -177,10 +198,8 @@ def rounded_up(problem: Problem, grid: int, required: Sequence[int], last: int) 
     starts = [end - length for end, length in zip(ends, lengths, strict=True)]
     latest = [last - (ends[-1] - start) for start in starts]
     offloads: dict[int, StartWindow] = {}
-    gaps: list[GridGap] = []
-    useful = list(useful_gaps(trace, required))
-    tensors = [gap.tensor for _, gap, _ in useful]
-    for number, gap, _ in useful:
+    prefetches: dict[int, StartWindow] = {}
+    for number, gap, _ in useful_gaps(trace, required):
         size = trace.gap_size(number)
         out, back = (cells(problem.platform.transfer_time(size, kind)) for kind in Kind)
         writer = trace.tensors[gap.tensor].uses[0]
@@ -190,19 +209,9 @@ def rounded_up(problem: Problem, grid: int, required: Sequence[int], last: int) 
         known = offloads.get(gap.tensor)
         left = until - out if known is None else max(known.last, until - out)
         offloads[gap.tensor] = StartWindow(written, left, out)
-        prefetch = StartWindow(first, until, back)
-        gaps.append(GridGap.of(trace, number, prefetch, tensors.count(gap.tensor) == 1))
-    return TimeGrid(
-        grid=grid,
-        operations=tuple(map(StartWindow, starts, latest, lengths)),
-        offloads=offloads,
-        gaps=tuple(gaps),
-        over=spanning(((gap.before, gap.after) for gap in gaps), len(trace)),
-        required=tuple(required),
-        idle_required=idle_required(problem),
-        distances=(),
-        exact=True,
-    )
+        prefetches[number] = StartWindow(first, until, back)
+    operations = map(StartWindow, starts, latest, lengths)
+    return _time_grid(problem, grid, operations, offloads, prefetches, required, (), True)
 
 
 def _plain_windows(trace: Trace, upper: int) -> tuple[list[int], list[int]]:
@@ -245,8 +254,8 @@ def _transfers(
     required: Sequence[int],
     earliest: Sequence[int],
     latest: Sequence[int],
-) -> tuple[dict[int, StartWindow], tuple[GridGap, ...]]:
-    """Return the offloads, by tensor, and the gaps for which there is time.
+) -> tuple[dict[int, StartWindow], dict[int, StartWindow]]:
+    """Return the offloads, by tensor, and the prefetches, by gap, for which there is time.
 
     A release after the last operation at which memory can bind frees nothing that is needed, and
     neither does a prefetch before the first one, unless the idle time on that side can bind too:
@@ -255,7 +264,7 @@ def _transfers(
     trace = problem.trace
     windows: dict[int, tuple[int, int]] = {}
     lengths: dict[int, int] = {}
-    found = []
+    prefetches = {}
     for number, gap, binding in useful_gaps(trace, required):
         out, back = (
             problem.platform.transfer_time(trace.gap_size(number), kind)
@@ -272,7 +281,7 @@ def _transfers(
         if binding[-1] < gap.after - 1:
             released = min(last, latest[binding[-1]] + trace.durations[binding[-1]])
         if first <= last and written + out <= released:
-            found.append((number, first, last, back))
+            prefetches[number] = StartWindow(first // grid, last // grid, back // grid)
             lengths[gap.tensor] = out
             low, high = windows.get(gap.tensor, (written, written))
             windows[gap.tensor] = (low, max(high, released - out))
@@ -280,13 +289,7 @@ def _transfers(
         tensor: StartWindow(low // grid, high // grid, lengths[tensor] // grid)
         for tensor, (low, high) in windows.items()
     }
-    tensors = [trace.gaps[number].tensor for number, *_ in found]
-    gaps = []
-    for number, first, last, back in found:
-        prefetch = StartWindow(first // grid, last // grid, back // grid)
-        single = tensors.count(trace.gaps[number].tensor) == 1
-        gaps.append(GridGap.of(trace, number, prefetch, single))
-    return offloads, tuple(gaps)
+    return offloads, prefetches
 
 
 def idle_required(problem: Problem) -> tuple[int, ...]:

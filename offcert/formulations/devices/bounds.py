@@ -279,7 +279,7 @@ def devices_bounds(
     Of a single device, no schedule takes fewer than `alone` ticks; that is proved elsewhere. Each
     linear program may take `time_limit` seconds.
     """
-    finder = _Finder(problem, alone, time_limit)
+    finder = _BoundFinder(problem, alone, time_limit)
     found = [Bound(DEVICE, finder.times.alone, Evidence.PROVED)]
     for resource in finder.resources:
         best: tuple[int, ResourceProof] | None = None
@@ -291,7 +291,7 @@ def devices_bounds(
     return found
 
 
-class _Finder:
+class _BoundFinder:
     def __init__(self, problem: DevicesProblem, alone: int, time_limit: float) -> None:
         self.problem = problem
         self.times = Times(problem, alone)

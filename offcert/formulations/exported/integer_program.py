@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from offcert.core.errors import InputError
 from offcert.core.execution import Execution
-from offcert.formulations.common.linear_model import ONE, Terms
-from offcert.formulations.common.time_grid import StartWindow
+from offcert.formulations.common.linear_model import ONE, Terms, whole, whole_limit
+from offcert.formulations.common.time_grid import StartWindow, require_coarse_enough
 from offcert.formulations.exported.cells import Cells, require_exportable, time_grid
 from offcert.formulations.models.time_indexed_model import TimeIndexedModel
 from offcert.formulations.rematerialisation.checkmate_milp import CheckmateModel
@@ -55,12 +55,7 @@ class CellModel(TimeIndexedModel):
         require_exportable(problem)
         self.problem, self.cells = problem, cells
         data = time_grid(problem, cells)
-        if data.variables > LARGEST:
-            coarser = -(-data.variables * cells.grid // LARGEST)
-            raise InputError(
-                f"grid must be at least about {coarser} ticks here, not {cells.grid}: "
-                f"{data.variables} variables are too many"
-            )
+        require_coarse_enough(data, LARGEST)
         super().__init__(data, problem.platform.duplex, integers=True)
 
     def program(self) -> IntegerProgram:
@@ -70,8 +65,8 @@ class CellModel(TimeIndexedModel):
         constant = self.data.operations[-1].last
         rows = []
         for terms, low, high in model.rows:
-            whole = tuple((column, _integer(value)) for column, value in terms)
-            rows.append((whole, _limit(low), _limit(high)))
+            integers = tuple((column, whole(value)) for column, value in terms)
+            rows.append((integers, whole_limit(low), whole_limit(high)))
         one = len(model.low)
         rows.append((((one, 1),), 1, None))
         names = (*self._names(), self.cells.name)
@@ -124,15 +119,6 @@ class CellModel(TimeIndexedModel):
 
 def _paired(model: CellModel) -> list[tuple[int, tuple[list[Terms], StartWindow]]]:
     return list(enumerate(zip(model.operations, model.data.operations, strict=True)))
-
-
-def _integer(value: float) -> int:
-    assert value == int(value)
-    return int(value)
-
-
-def _limit(value: float) -> int | None:
-    return None if abs(value) == float("inf") else _integer(value)
 
 
 _VALUE = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")

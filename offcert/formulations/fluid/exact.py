@@ -19,12 +19,12 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from offcert.core.platform import Kind
-from offcert.formulations.combinatorial.relaxations import infeasibility, required_absent
+from offcert.formulations.combinatorial.relaxations import required_absent
 from offcert.formulations.common.linear_solvers import SCIPY, LinearAnswer, solve_linear
 from offcert.formulations.common.outcome import SolverOutcome
-from offcert.formulations.fluid.milp import RELATIVE_MARGIN, recorded
+from offcert.formulations.fluid.milp import bound_of, recorded, require_feasible
 from offcert.formulations.fluid.pieces import exact_amounts, fluid_schedule
-from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
+from offcert.formulations.fluid.program import FixedDecisions, FluidProgram, Rules
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Transfers
 from offcert.questions.schedule.schedule import FluidSchedule
@@ -102,22 +102,16 @@ def solve_fluid(
         If the problem is infeasible.
     """
     began = time.monotonic()
-    lacking = infeasibility(problem)
-    if lacking is not None:
-        raise ValueError(f"{lacking.name} lacks {lacking.lacking} bytes, so there is no bound")
+    require_feasible(problem)
     rules = _rules(problem, ordered, whole_ticks, required)
-    program = FluidProgram(problem, rules, Decisions())
+    program = FluidProgram(problem, rules, FixedDecisions())
     answer = solve_linear(program.model, SCIPY, time_limit=_SOLVING * time_limit)
-    compute = problem.trace.compute_time
-    margin = RELATIVE_MARGIN * program.unit * len(problem.trace)
-    idle = 0.0
-    if math.isfinite(answer.bound):
-        idle = max(0.0, answer.bound * program.unit - margin)
+    bound, margin = bound_of(problem, answer, program.unit)
     schedule = None
     if problem.transfers is not Transfers.ATOMIC:
         schedule = _schedule(problem, rules, program, answer, began + time_limit)
     return FluidOutcome(
-        compute + math.ceil(idle),
+        bound,
         schedule,
         ordered,
         infeasible=answer.infeasible and ordered,
@@ -163,7 +157,7 @@ def _schedule(
 
 
 def _timed(
-    problem: Problem, rules: Rules, decisions: Decisions, slack: float, deadline: float
+    problem: Problem, rules: Rules, decisions: FixedDecisions, slack: float, deadline: float
 ) -> FluidSchedule | None:
     """Return a checked schedule with given idle times, or None."""
     fixed = FluidProgram(problem, rules, decisions, slack)
@@ -175,7 +169,9 @@ def _timed(
     return None
 
 
-def schedule_with(problem: Problem, decisions: Decisions, deadline: float) -> FluidSchedule | None:
+def schedule_with(
+    problem: Problem, decisions: FixedDecisions, deadline: float
+) -> FluidSchedule | None:
     """Return a checked schedule that evicts and waits as another model has decided, or None.
 
     Transfers are interruptible; evicted gaps and idle times are decided. The deadline is one of
@@ -184,7 +180,7 @@ def schedule_with(problem: Problem, decisions: Decisions, deadline: float) -> Fl
     return _timed(problem, _rules(problem, False, True, None), decisions, 0.0, deadline)
 
 
-def _decisions(program: FluidProgram, values: list[float]) -> Decisions:
+def _decisions(program: FluidProgram, values: list[float]) -> FixedDecisions:
     """Read the decisions other than idle times out of a solution."""
     evicted = None
     if not program.rules.fractional:
@@ -194,7 +190,7 @@ def _decisions(program: FluidProgram, values: list[float]) -> Decisions:
     if program.turned is not None:
         binaries = [terms[0][0] for terms in program.turned[1:-1]]
         turn = sum(1 for column in binaries if values[column] < 0.5)
-    return Decisions(evicted, turn)
+    return FixedDecisions(evicted, turn)
 
 
 def _idle_times(program: FluidProgram, values: list[float]) -> list[tuple[int, ...]]:

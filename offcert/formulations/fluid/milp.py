@@ -265,24 +265,32 @@ def fluid_bound(
     if problem.transfers is Transfers.FRACTIONAL and not relax:
         raise ValueError("fractional transfers are bounded by the linear program only")
     began = time.monotonic()
-    lacking = infeasibility(problem)
-    if lacking is not None:
-        raise ValueError(f"{lacking.name} lacks {lacking.lacking} bytes, so there is no bound")
-    trace = problem.trace
+    require_feasible(problem)
     absent = required_absent(problem) if required is None else required
     fluid = AggregatedProgram(problem, absent, relax)
     answer = solve_linear(fluid.model, SCIPY, time_limit=time_limit)
-    margin = RELATIVE_MARGIN * fluid.scaled.unit * len(trace)
-    idle = 0.0
-    if math.isfinite(answer.bound):
-        idle = max(0.0, answer.bound * fluid.scaled.unit - margin)
+    value, margin = bound_of(problem, answer, fluid.scaled.unit)
     return FluidBound(
-        value=trace.compute_time + math.ceil(idle),
+        value=value,
         optimal=answer.optimal,
         error=answer.error,
         seconds=round(time.monotonic() - began, 3),
         statistics=recorded(answer, relax=relax, margin=margin),
     )
+
+
+def require_feasible(problem: Problem) -> None:
+    """Raise ValueError if some operation does not fit, whatever leaves."""
+    lacking = infeasibility(problem)
+    if lacking is not None:
+        raise ValueError(f"{lacking.name} lacks {lacking.lacking} bytes, so there is no bound")
+
+
+def bound_of(problem: Problem, answer: LinearAnswer, unit: float) -> tuple[int, float]:
+    """Return the bound in ticks that an answer about idle time, in units, is; and the margin."""
+    margin = RELATIVE_MARGIN * unit * len(problem.trace)
+    idle = max(0.0, answer.bound * unit - margin) if math.isfinite(answer.bound) else 0.0
+    return problem.trace.compute_time + math.ceil(idle), margin
 
 
 def recorded(answer: LinearAnswer, **beside: Any) -> dict[str, Any]:

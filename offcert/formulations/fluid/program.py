@@ -48,8 +48,8 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Decisions:
-    """Decisions that are fixed; None is left to the solver."""
+class FixedDecisions:
+    """FixedDecisions that are fixed; None is left to the solver."""
 
     evicted: frozenset[int] | None = None  # The evicted gaps, for interruptible transfers.
     # The stretch of the last offload, for ordered schedules; stretch k ends with instant k.
@@ -65,7 +65,7 @@ class FluidProgram:
     """
 
     def __init__(
-        self, problem: Problem, rules: Rules, decisions: Decisions, slack: float = 0.0
+        self, problem: Problem, rules: Rules, decisions: FixedDecisions, slack: float = 0.0
     ) -> None:
         self.problem, self.trace = problem, problem.trace
         self.rules, self.decisions, self.slack = rules, decisions, slack

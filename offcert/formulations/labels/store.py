@@ -102,7 +102,7 @@ class Store(NamedTuple):
     have run, bounds on the end of the side ``fv`` and of the whole ``ft``, the ``parent``, the
     ``action`` that led here, whether it is ``alive`` or dominated, the next one with the same key
     (``following``), the ``key`` and the ``mask`` of the classes that have returned; ``r`` and
-    ``held`` are for what comes back over a link of its own, otherwise 0. ``table`` hashes keys to
+    ``held`` are for a second link, otherwise 0. ``table`` hashes keys to
     labels; the heap is by ``order``, then by ``tie``, which are two of the others.
     """
 

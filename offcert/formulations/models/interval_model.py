@@ -8,7 +8,7 @@ use after it; operations take what of it the tensors in use leave no room for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -76,19 +76,6 @@ class IntervalModel:
             return 0
         return self.data.earliest[operation] + self.data.durations[operation]
 
-    def _presence_ends(self, gap: IntervalGap) -> tuple[Linear, int]:
-        """Return when absence stops to matter in a gap, and its latest value."""
-        data = self.data
-        if data.idle_room[gap.last + 1] is not None:
-            return self.start[gap.last + 1], data.latest[gap.last + 1]
-        return self.end(gap.last), data.latest[gap.last] + data.durations[gap.last]
-
-    def _presence_starts(self, gap: IntervalGap) -> tuple[Linear, int]:
-        """Return when presence begins to matter in a gap, and its earliest value."""
-        if self.data.idle_room[gap.first] is not None:
-            return self.end(gap.first - 1), self._earliest_end(gap.first - 1)
-        return self.start[gap.first], self.data.earliest[gap.first]
-
     def _add_transfers(self) -> None:
         """An evicted gap has a release after its tensor's offload, and a prefetch after that."""
         model, data = self.model, self.data
@@ -97,11 +84,10 @@ class IntervalModel:
         self.prefetch: list[Linear] = []
         self.moved: dict[int, Linear] = {}
         self.offload: dict[int, Linear] = {}
-        self.latest_release = [self._presence_ends(gap)[1] for gap in data.gaps]
+        self.latest_release = [_presence(data, data.latest, gap)[1] for gap in data.gaps]
         for gap in data.gaps:
-            low = max(
-                self._earliest_end(gap.writer) + gap.offload_time, self._presence_starts(gap)[1]
-            )
+            opens, _ = _presence(data, data.earliest, gap)
+            low = max(self._earliest_end(gap.writer) + gap.offload_time, opens)
             high = max(low, data.latest[gap.after] - gap.prefetch_time)
             self.prefetch.append(model.new_int_var(low, high, f"prefetch{gap.number}"))
         for tensor, members in self.gaps_of.items():
@@ -122,8 +108,11 @@ class IntervalModel:
 
     def _add_eviction(self, index: int, gap: IntervalGap) -> None:
         model, out = self.model, self.evicted[index]
-        starts, earliest = self._presence_starts(gap)
-        ends, latest = self._presence_ends(gap)
+        starts, ends = _presence(self.data, self.start, gap)
+        earliest, latest = (
+            _presence(self.data, self.data.earliest, gap)[0],
+            self.latest_release[index],
+        )
         release = model.new_int_var(earliest, max(earliest, latest), f"release{gap.number}")
         self.release.append(release)
         model.add(release >= starts)
@@ -186,7 +175,7 @@ class IntervalModel:
                 )
                 heights.append(data.capacity - idle)
         for index, gap in enumerate(data.gaps):
-            starts, _ = self._presence_starts(gap)
+            starts, _ = _presence(data, self.start, gap)
             latest = max(data.latest)
             intervals.append(
                 self._stretch(starts, self.release[index], latest, None, f"before{gap.number}")
@@ -246,11 +235,7 @@ class IntervalModel:
         stays = model.new_bool_var(f"stays{number}by{instant.operation}")
         start: Linear = self.start[instant.operation]
         duration = data.durations[instant.operation]
-        # A prefetch that starts with an operation that takes time is seen by it.
-        last_release: Linear = start
-        first_claim: Linear = start + (1 if duration > 0 else 0)
-        if instant.at_end:
-            last_release, first_claim = start + duration - 1, start + duration
+        last_release, first_claim = _around(instant, start, duration)
         model.add_implication(left, out)
         model.add_implication(stays, out)
         model.add(self.release[index] <= last_release).only_enforce_if(left)
@@ -321,9 +306,7 @@ class IntervalModel:
             if (index, instant) in self.left:
                 start = starts[instant.operation]
                 duration = self.data.durations[instant.operation]
-                last, claim = start, start + (1 if duration > 0 else 0)
-                if instant.at_end:
-                    last, claim = start + duration - 1, start + duration
+                last, claim = _around(instant, start, duration)
                 yield self.left[index, instant], release <= last
                 yield self.stays[index, instant], prefetch >= claim
 
@@ -360,11 +343,22 @@ def _transfers_of(data: IntervalData, schedule: Schedule) -> tuple[dict[int, int
     return offloads, prefetches
 
 
-def _presence(data: IntervalData, starts: list[int], gap: IntervalGap) -> tuple[int, int]:
-    """Return when presence begins and when absence stops to matter in a gap, given the starts."""
+def _presence(data: IntervalData, starts: Sequence[Any], gap: IntervalGap) -> tuple[Any, Any]:
+    """Return when presence begins and absence stops to matter in a gap.
+
+    It depends on the starts of all operations: times, or variables for them.
+    """
     opens, closes = starts[gap.first], starts[gap.last] + data.durations[gap.last]
     if data.idle_room[gap.first] is not None:
-        opens = starts[gap.first - 1] + data.durations[gap.first - 1]
+        opens = starts[gap.first - 1] + data.durations[gap.first - 1] if gap.first else 0
     if data.idle_room[gap.last + 1] is not None:
         closes = starts[gap.last + 1]
     return opens, closes
+
+
+def _around(instant: Instant, start: Any, duration: int) -> tuple[Any, Any]:
+    """Return the last time of a release, and the first of a prefetch, that an instant counts."""
+    if instant.at_end:
+        return start + duration - 1, start + duration
+    # A prefetch that starts with an operation that takes time is seen by it.
+    return start, start + (1 if duration > 0 else 0)

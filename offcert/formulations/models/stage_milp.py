@@ -78,24 +78,13 @@ def solve(
 
     Parameters
     ----------
-    problem : Problem
-        A problem with any trace and link.
     exact : bool
         Whether to add the order of transfers: then the program is exact on a simplex link, and a
         tighter bound on a duplex one.
     solver : str
         ``"scipy"``, or a name that PuLP knows.
-    time_limit : float
-        Seconds, building the program included.
-    threads : int
-        Threads of the solver.
-    upper_bound : int, optional
-        Ticks; longer schedules are of no interest. It narrows the windows, which fixes binaries.
-    hint : Schedule, optional
-        A valid schedule; it is returned if nothing better is found. An exact program is only asked
-        for shorter ones.
-    lower_bound : int
-        Ticks; a bound already proved elsewhere.
+    problem, time_limit, threads, upper_bound, hint, lower_bound
+        As for `offcert.formulations.models.time_indexed.solve`.
 
     Returns
     -------
@@ -151,18 +140,15 @@ def _search(run: ModelRun, exact: bool, solver: str, time_limit: float, threads:
 def _program(run: ModelRun, exact: bool) -> StageModel | None:
     """Return the program, or None if windows leave no schedule.
 
-    An exact one is for schedules shorter than the best. If windows as narrow as that refute them
-    without a solver, it has those of the best schedule, and is asked for a shorter one all the
-    same: what it claims is to be its own.
+    If windows refute shorter schedules than the best without a solver, an exact one has those of
+    the best, and is asked for a shorter one all the same: what it claims is to be its own.
     """
-    limits, duplex = [run.upper], run.problem.platform.duplex
-    if exact and run.best is not None and run.best.makespan <= run.upper:
-        limits.insert(0, run.best.makespan - 1)
+    limits = run.limits if exact else [run.upper]
     for limit in limits:
         data = build_grid(run.problem, 1, limit)
         if data is None:
             continue
-        model = StageModel(data, duplex, exact, limit)
+        model = StageModel(data, run.problem.platform.duplex, exact, limit)
         if not model.model.contradictory:
             run.upper = limits[0]
             last = (run.upper - run.problem.trace.durations[-1]) / model.axis.unit

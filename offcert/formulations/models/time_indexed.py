@@ -28,7 +28,7 @@ from offcert.formulations.common.time_grid import (
     require_coarse_enough,
 )
 from offcert.formulations.fluid.exact import FluidOutcome, schedule_with
-from offcert.formulations.fluid.program import Decisions
+from offcert.formulations.fluid.program import FixedDecisions
 from offcert.formulations.models.pausing_cells import PausingCells
 from offcert.formulations.models.stage_milp import RELATIVE_MARGIN
 from offcert.formulations.models.time_indexed_model import TimeIndexedModel
@@ -152,7 +152,7 @@ def solve_pausing(
             bound = max(bound, min(ticks, run.upper + 1))
         if answer.values is not None:
             evicted, idle = model.chosen(problem, answer.values)
-            schedule = schedule_with(problem, Decisions(evicted, None, idle), deadline)
+            schedule = schedule_with(problem, FixedDecisions(evicted, None, idle), deadline)
             if schedule is None:
                 run.error = "no schedule could be made of the solution"
     if run.interrupted:
@@ -176,16 +176,9 @@ def _run(
 
 
 def _grid_of(run: ModelRun, grid: int | None, plain: bool) -> TimeGrid | None:
-    """Return the problem on its grid, or None if no schedule fits; `run.upper` is set to match.
-
-    Of schedules only those shorter than the best one count. If windows as narrow as that leave
-    none, it is for the solver to say so, and those that are as long count too.
-    """
-    limits = [run.upper]
-    if run.best is not None and run.best.makespan <= run.upper:
-        limits.insert(0, run.best.makespan - 1)
-    for run.upper in limits:
-        cell = grid
+    """Return the problem on its grid, or None if no schedule fits; `run.upper` is set to match."""
+    for limit in run.limits:
+        run.upper, cell = limit, grid
         if cell is None:
             cell = choose_grid(run.problem, run.upper, _USUAL, plain)
         data = build_grid(run.problem, cell, run.upper, plain)

@@ -49,7 +49,9 @@ def no_overlap_cpsat(
     if len(sections) == 0 or (problem.capacity is not None and least > problem.capacity):
         empty = Placement([0] * len(problem.residences)) if len(sections) == 0 else None
         return PlacementOutcome(empty, (), True)
-    run = _Run(sections, -(-least // unit), _most(problem, sections, hint), problem.capacity)
+    run = _NoOverlapRun(
+        sections, -(-least // unit), _most(problem, sections, hint), problem.capacity
+    )
     if hint is not None:
         run.hint(sections.addresses(hint))
     end = run.solve(max(0.1, deadline - time.monotonic()), workers, seed, found)
@@ -71,7 +73,7 @@ def _most(problem: PlacementProblem, sections: Sections, hint: Placement | None)
     return (hint.pool(problem) - 1) // sections.unit
 
 
-class _Run:
+class _NoOverlapRun:
     """The model, and what the solver has said; numbers are in units."""
 
     def __init__(self, sections: Sections, least: int, most: int, capacity: int | None) -> None:

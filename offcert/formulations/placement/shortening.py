@@ -154,7 +154,7 @@ def _add_tensors(program: _DifferenceProgram, problem: Problem, schedule: Schedu
 
 
 def _keep_releases(program: _DifferenceProgram, schedule: Schedule) -> None:
-    """Let whatever is released before memory is taken still be so.
+    """Add rows that keep every release before the takings of memory that it came before.
 
     Memory is released where an operation ends and an offload has ended. Operations keep their
     order and offloads theirs, so the last of each before a taking stands for all.

@@ -46,7 +46,7 @@ class Decisions:
     order: tuple[int, ...]
 
 
-class Tables:
+class CombinedTables:
     """The filled tables of one chain.
 
     A bare stage keeps all that it makes without its input, which the paper's operations do not do.
@@ -193,7 +193,7 @@ def combined_plan(
     count = grid(problem.platform, slots, offload)[-1]
     _require_room(len(chain), count, count if offload else 0, bare)
     scaled = slotted(chain, problem.platform, slots, offload)
-    decisions = Tables(scaled, recompute, bare).decisions()
+    decisions = CombinedTables(scaled, recompute, bare).decisions()
     if decisions is None:
         raise NoPlanError(
             f"the combined program found no plan at {scaled.slots} slots; rounding sizes up may be "

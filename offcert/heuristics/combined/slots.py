@@ -119,7 +119,7 @@ def slotted(
 
 
 def grid(platform: Platform, slots: int | None, offload: bool) -> tuple[int, int, int]:
-    """Return by what bytes are multiplied, how many of those a slot has, and the slots in all."""
+    """Return the factor of bytes, the scaled bytes of a slot, and the number of slots."""
     if slots is None:
         rates = (platform.rate(kind) for kind in Kind)
         factor = math.lcm(*(rate.denominator for rate in rates)) if offload else 1
@@ -226,7 +226,7 @@ class _Numbers:
         return (self.kept(stage, full) + self.chain.forward_workspace[stage]) * self.factor
 
     def later(self, stage: int, full: int) -> int:
-        """Return the same of one that gives its input up."""
+        """Return scaled bytes of a forward operation together with its input, which it gives up."""
         return self.first(stage, full) + self.chain.output[stage] * self.factor
 
     def sweeps(self, passed: Sequence[int], forward: bool) -> Sweeps:

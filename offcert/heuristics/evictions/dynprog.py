@@ -38,7 +38,7 @@ from offcert.core.errors import MethodError, NoPlanError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Gap, Tensor, Trace
 from offcert.heuristics.evictions.dynprog_states import ScaledChain, least_idle
-from offcert.heuristics.orders.ordered import ordered_makespan, ordered_plan
+from offcert.heuristics.orders.ordered import ordered_makespan, ordered_plan, require_possible
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 
@@ -100,7 +100,7 @@ def _activation_of(trace: Trace, tensor: Tensor) -> int | None:
 
 
 def _gap_of(tensor: Tensor, turn: int) -> Gap | None:
-    """Return the gap that spans the turn, with 0 for its tensor, also if that is empty; or None."""
+    """Return the gap that spans the turn, even of an empty tensor, which it calls 0; or None."""
     if tensor.evictable:
         for before, after in pairwise(tensor.uses):
             if after - before > 1 and before < turn <= after:
@@ -196,11 +196,7 @@ def dynprog(problem: Problem, slots: int | None = 500, max_states: int = MAX_STA
     view = chain_view(problem)
     if problem.trace.peak_memory <= problem.platform.memory:
         return Plan()
-    if problem.trace.least_memory > problem.platform.memory:
-        raise MethodError(
-            f"no plan exists below {problem.trace.least_memory} bytes of memory, "
-            f"and the limit is {problem.platform.memory}"
-        )
+    require_possible(problem)
     if slots is None:
         platform = problem.platform
         out, back = (platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))

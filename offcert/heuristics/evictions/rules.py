@@ -56,8 +56,7 @@ def greedy_gaps(problem: Problem) -> list[int]:
     added, in the same order, until it does or all are taken.
     """
     trace, platform = problem.trace, problem.platform
-    if len({gap.tensor for gap in trace.gaps}) < len(trace.gaps):
-        raise MethodError("GREEDY needs a trace in which every tensor has at most one gap")
+    require_single_gaps(problem, "GREEDY")
     order, _ = ordered_orders(problem, range(len(trace.gaps)))
     excess = trace.peak_memory - platform.memory
     count = moved = 0

@@ -8,8 +8,8 @@ In which order to read, and what goes from one module to the next::
     lives       runs -> bytes during each run, and the gaps over the turn
     evaluation  gaps -> which leave, in which order, how long it all takes; the value of a state
     annealing   random changes (segments, repeats are parts of them) and values, in batches
-    parts       a network between the cuts where segments may end; nested: the least time of segments
-                inside of segments, by a dynamic program over them
+    parts       a network between the cuts where segments may end; nested: segments inside of
+                segments, by a dynamic program over these
     starts      states to begin with; plans: from a state to an execution with a checked schedule
     search      least time: coolings from several starts; sinking: least memory
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -24,72 +25,49 @@ from offcert.heuristics.joint.tables import COMPUTE, OFFLOAD, Tables
 
 # Shares of the changes of each kind: of kept computations, of values that may leave, and of
 # segments; and draws in search of one. Arbitrary.
-_KEEP, _KEEP_CLASS, _KEEP_LIKE, _KEEP_WORTH = 0.34, 0.05, 0.05, 0.03
-_STAY = 0.16
+_KEEP, _STAY = 0.47, 0.16
 _SHIFT, _ADD, _ADD_LIKE, _REBUILD, _REMOVE, _SPLIT = 0.12, 0.05, 0.04, 0.03, 0.04, 0.05
 _TRIES = 8
 # Values read from which on a computation counts as one that reads many. Arbitrary.
 _MANY = 3
-# Computations of the longest stretch of which a pattern is taken over. Arbitrary.
-_STRETCH = 32
 
 
 class Alike(NamedTuple):
-    """Computations that may run again in classes of equal durations and sizes."""
+    """Computations in classes of the same shape, and what each of them is worth."""
 
-    # ``members[first[c]:first[c + 1]]`` are those of class `c`.
-    first: IntArray
-    members: IntArray
-    number: IntArray  # One entry a computation. Its class; -1 for what cannot run again.
     # One entry a computation. Ticks that keeping it saves, for each byte that it and those that run
     # with it write.
     worth: FloatArray
-    # One entry a computation. Its class where only the numbers of what it reads and writes count.
+    # One entry a computation. Its class, by how many values it reads, writes and changes.
     shape: IntArray
-    # Members of these classes.
-    shape_first: IntArray
-    shape_members: IntArray
+    # ``members[first[c]:first[c + 1]]`` are the computations of class `c`.
+    first: IntArray
+    members: IntArray
 
 
 def alike(tables: Tables) -> Alike:
-    """Return the classes of a problem's computations."""
+    """Return the classes of a problem's computations, and their worth."""
     classes: dict[tuple[int, ...], list[int]] = defaultdict(list)
     count = len(tables.duration)
     written = [
-        tables.size[tables.write[tables.write_first[index] : tables.write_first[index + 1]]]
-        for index in range(count)
+        int(tables.size[tables.write[slice(*row)]].sum())
+        for row in pairwise(tables.write_first.tolist())
     ]
     worth = np.zeros(count)
     for index in range(count):
-        group = tables.group[tables.group_first[index] : tables.group_first[index + 1]]
-        size = sum(int(written[each].sum()) for each in group)
+        group = tables.group[tables.group_first[index] : tables.group_first[index + 1]].tolist()
+        size = sum(written[each] for each in group)
         worth[index] = tables.duration[group].sum() / max(1, size)
-        if tables.repeatable[index]:
-            classes[(int(tables.duration[index]), *written[index].tolist())].append(index)
-    rows = list(classes.values()) or [[0]]
-    number = np.full(count, -1, dtype=np.int64)
-    for place, row in enumerate(rows):
-        number[row] = place
-    first = np.cumsum([0, *map(len, rows)]).astype(np.int64)
-    members = np.array([each for row in rows for each in row], dtype=np.int64)
-    return Alike(first, members, number, worth, *_shapes(tables))
-
-
-def _shapes(tables: Tables) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the classes of computations by how many values they read, write and change."""
-    classes: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for index in range(len(tables.duration)):
-        group = tables.group[tables.group_first[index] : tables.group_first[index + 1]]
         reads = int(tables.read_first[index + 1] - tables.read_first[index])
         writes = int(tables.write_first[index + 1] - tables.write_first[index])
-        place = group.tolist().index(index)
-        key = (int(tables.repeatable[index]), min(reads, _MANY), writes, len(group), place)
-        classes[key].append(index)
-    shape = np.zeros(len(tables.duration), dtype=np.int64)
+        again, place = int(tables.repeatable[index]), group.index(index)
+        classes[again, min(reads, _MANY), writes, len(group), place].append(index)
+    shape = np.zeros(count, dtype=np.int64)
     for number, row in enumerate(classes.values()):
         shape[row] = number
     first = np.cumsum([0, *map(len, classes.values())]).astype(np.int64)
-    return shape, first, np.concatenate(list(classes.values())).astype(np.int64)
+    members = np.concatenate(list(classes.values())).astype(np.int64)
+    return Alike(worth, shape, first, members)
 
 
 @inlined
@@ -102,15 +80,6 @@ def change(tables: Tables, alike: Alike, state: JointState, work: Scratch) -> bo
     if draw < _KEEP:
         return _flip_kept(tables, state)
     draw -= _KEEP
-    if draw < _KEEP_CLASS:
-        return _flip_class(tables, alike, state)
-    draw -= _KEEP_CLASS
-    if draw < _KEEP_LIKE:
-        return _keep_like(tables, alike, state)
-    draw -= _KEEP_LIKE
-    if draw < _KEEP_WORTH:
-        return _keep_worth(tables, alike, state)
-    draw -= _KEEP_WORTH
     if draw < _STAY:
         if tables.settings[OFFLOAD]:
             return _flip_stays(state, work)
@@ -141,58 +110,15 @@ def _change_segments(tables: Tables, alike: Alike, state: JointState, draw: floa
 
 
 @inlined
-def _other(alike: Alike, computation: int) -> int:
-    """Return a random computation that is like another."""
-    number = alike.number[computation]
-    if number < 0:
-        return computation
-    begin, end = alike.first[number], alike.first[number + 1]
-    return int(alike.members[np.random.randint(begin, end)])
-
-
-@inlined
-def _keep_like(tables: Tables, alike: Alike, state: JointState) -> bool:
-    """Keep a stretch of computations as another one is, which is like it."""
-    model = alike.members[np.random.randint(alike.members.size)]
-    copy = _other(alike, model)
-    if copy == model:
-        return False
-    for step in range(np.random.randint(1, _STRETCH)):
-        if max(copy, model) + step >= alike.number.size:
-            break
-        if alike.number[copy + step] < 0 or alike.number[copy + step] != alike.number[model + step]:
-            break
-        if not tables.frozen[copy + step]:
-            _set_kept(tables, state, copy + step, state.kept[model + step])
-    return True
-
-
-@inlined
 def _segment_like(tables: Tables, alike: Alike, state: JointState) -> bool:
     """Do with something what is done with something of the same shape elsewhere."""
     if state.number[0] == 0:
         return False
     segment = np.random.randint(state.number[0])
     kind = alike.shape[state.first[segment]]
-    begin, end = alike.shape_first[kind], alike.shape_first[kind + 1]
-    other = alike.shape_members[np.random.randint(begin, end)]
+    begin, end = alike.first[kind], alike.first[kind + 1]
+    other = alike.members[np.random.randint(begin, end)]
     return copy_stretch(tables, alike.shape, state, segment, other)
-
-
-@inlined
-def _keep_worth(tables: Tables, alike: Alike, state: JointState) -> bool:
-    """Keep in a random segment what saves most ticks a byte."""
-    if state.number[0] == 0:
-        return False
-    segment = np.random.randint(state.number[0])
-    first, last = state.first[segment], state.last[segment]
-    worth = alike.worth[np.random.randint(first, last + 1)]
-    above = np.random.random() < 0.5
-    for computation in range(first, last + 1):
-        if not tables.frozen[computation]:
-            own = alike.worth[computation]
-            _set_kept(tables, state, computation, own > worth or (above and own == worth))
-    return True
 
 
 @inlined
@@ -216,21 +142,6 @@ def _flip_kept(tables: Tables, state: JointState) -> bool:
             _set_kept(tables, state, computation, 1 - state.kept[computation])
             flipped = True
     return flipped
-
-
-@inlined
-def _flip_class(tables: Tables, alike: Alike, state: JointState) -> bool:
-    """Keep all computations that are like a random one, or some of them, or none."""
-    chosen = np.random.randint(alike.first.size - 1)
-    begin, end = alike.first[chosen], alike.first[chosen + 1]
-    if np.random.random() < 0.5:
-        begin += np.random.randint(end - begin)
-        end = min(end, begin + 1 + np.random.randint(4))
-    kept = 1 - state.kept[alike.members[begin]]
-    for place in range(begin, end):
-        if not tables.frozen[alike.members[place]]:
-            _set_kept(tables, state, alike.members[place], kept)
-    return True
 
 
 @inlined

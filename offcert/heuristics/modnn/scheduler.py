@@ -149,7 +149,7 @@ def algorithm_1(problem: Problem, menu: Menu | None = None) -> ModnnOutcome:
     Transfers use one stream, as in the paper, also if the link is duplex. A `NoPlanError` says that
     what some task reads and writes does not fit, however the pool is arranged.
     """
-    return _Run(problem, menu or Menu()).run()
+    return _ScheduledRun(problem, menu or Menu()).run()
 
 
 def modnn(problem: Problem) -> Plan:
@@ -158,7 +158,7 @@ def modnn(problem: Problem) -> Plan:
     return outcome.schedule.plan(outcome.trace)
 
 
-class _Run:
+class _ScheduledRun:
     def __init__(self, problem: Problem, menu: Menu) -> None:
         self.problem = problem
         self.menu = menu

@@ -44,7 +44,7 @@ def vdnn_tasks(problem: Problem, menu: Menu | None = None, policy: str = "all") 
     """
     if policy not in POLICIES:
         raise MethodError(f'the policy of vDNN must be "none", "all" or "conv", not {policy!r}')
-    return _Run(problem.trace, menu or Menu(), policy).outcome(problem.platform)
+    return _VdnnRun(problem.trace, menu or Menu(), policy).outcome(problem.platform)
 
 
 def best_vdnn(problem: Problem, menu: Menu | None = None) -> VdnnOutcome:
@@ -64,11 +64,11 @@ def best_vdnn(problem: Problem, menu: Menu | None = None) -> VdnnOutcome:
 
 
 def vdnn_least(trace: Trace, menu: Menu | None = None, policy: str = "all") -> int:
-    """Return the least memory with which a policy of vDNN runs, with any algorithms."""
-    return _Run(trace, menu or Menu(), policy).least()
+    """Return the least memory within which a policy of vDNN runs, whatever the algorithms."""
+    return _VdnnRun(trace, menu or Menu(), policy).least()
 
 
-class _Run:
+class _VdnnRun:
     def __init__(self, trace: Trace, menu: Menu, policy: str) -> None:
         self.menu = menu
         self.trace = trace

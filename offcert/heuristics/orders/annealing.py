@@ -13,7 +13,7 @@ from offcert.core.compiled import IntArray, compiled
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.heuristics.orders.annealing_changes import Facts, Moves, copy_moves, neighbour
+from offcert.heuristics.orders.annealing_changes import Facts, MoveList, copy_moves, neighbour
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.simulate import Simulator, moves_to_arrays, run_claims
 
@@ -33,7 +33,7 @@ class Annealer:
         self._random = np.random.default_rng(seed)
         trace = simulator.trace
         room = 2 * len(trace.gaps) + 2
-        self._moves = Moves(
+        self._moves = MoveList(
             np.zeros(room, np.bool_), np.zeros(room, np.int64), np.zeros(room, np.int64)
         )
         self.limits = no_limits(trace)
@@ -90,7 +90,7 @@ class Annealer:
         return True
 
 
-def _plan(moves: Moves, count: int) -> Plan:
+def _plan(moves: MoveList, count: int) -> Plan:
     rows = zip(*(array[:count].tolist() for array in moves), strict=True)
     return Plan(
         Move(Kind.PREFETCH if prefetch else Kind.OFFLOAD, gap, before)
@@ -123,11 +123,11 @@ def _in_claim_order(plan: Plan) -> tuple[Move, ...]:
 def _anneal(
     tables: tuple[IntArray, ...],
     duplex: bool,
-    moves: Moves,
+    moves: MoveList,
     count: int,
     value: int,
     best_value: int,
-    best: Moves,
+    best: MoveList,
     facts: Facts,
     scratch: tuple[IntArray, ...],
     steps: int,
@@ -137,7 +137,7 @@ def _anneal(
 ) -> tuple[int, int, int, int]:
     """Anneal in place; return the number of moves and value, current and best."""
     np.random.seed(seed)
-    new = Moves(moves.prefetch.copy(), moves.gap.copy(), moves.before.copy())
+    new = MoveList(moves.prefetch.copy(), moves.gap.copy(), moves.before.copy())
     move_start = np.empty(len(moves.gap), dtype=np.int64)
     best_count = count
     temperature = hot

@@ -18,16 +18,16 @@ import numpy as np
 from offcert.core.compiled import BoolArray, IntArray, inlined, inner
 
 
-class Moves(NamedTuple):
+class MoveList(NamedTuple):
     """A list of moves, which steps change in place."""
 
     prefetch: BoolArray  # Whether each brings its tensor back.
     gap: IntArray
     before: IntArray  # The slot: the operation before which it stands.
 
-    def copy(self) -> Moves:
+    def copy(self) -> MoveList:
         """Return a copy."""
-        return Moves(self.prefetch.copy(), self.gap.copy(), self.before.copy())
+        return MoveList(self.prefetch.copy(), self.gap.copy(), self.before.copy())
 
 
 class Facts(NamedTuple):
@@ -52,7 +52,7 @@ _SWAP = 0.2
 
 
 @inlined
-def neighbour(moves: Moves, count: int, facts: Facts) -> int:
+def neighbour(moves: MoveList, count: int, facts: Facts) -> int:
     """Change the moves at random; return their new number, or -1 if nothing sensible came out."""
     count = _step(moves, count, facts)
     for index in range(count):
@@ -64,7 +64,7 @@ def neighbour(moves: Moves, count: int, facts: Facts) -> int:
 
 
 @inlined
-def copy_moves(to: Moves, of: Moves, count: int) -> None:
+def copy_moves(to: MoveList, of: MoveList, count: int) -> None:
     """Make the first moves of a sequence those of another.
 
     Item by item: for slices Numba would compile a second's worth of checks and their messages.
@@ -76,7 +76,7 @@ def copy_moves(to: Moves, of: Moves, count: int) -> None:
 
 
 @inlined
-def _step(moves: Moves, count: int, facts: Facts) -> int:
+def _step(moves: MoveList, count: int, facts: Facts) -> int:
     prefetch, gap, _ = moves
     kind = np.random.random()
     chosen = np.random.randint(len(facts.tensor))
@@ -118,7 +118,7 @@ def _slots(facts: Facts, is_prefetch: bool, chosen: int) -> tuple[int, int]:
 
 
 @inlined
-def _shift(moves: Moves, count: int, facts: Facts, index: int) -> int:
+def _shift(moves: MoveList, count: int, facts: Facts, index: int) -> int:
     """Take one move to another slot, most often one nearby."""
     is_prefetch, chosen, slot = moves.prefetch[index], moves.gap[index], moves.before[index]
     first, last = _slots(facts, is_prefetch, chosen)
@@ -136,7 +136,7 @@ def _shift(moves: Moves, count: int, facts: Facts, index: int) -> int:
 
 
 @inlined
-def _toggle(moves: Moves, count: int, facts: Facts, chosen: int) -> int:
+def _toggle(moves: MoveList, count: int, facts: Facts, chosen: int) -> int:
     """Evict a gap that is kept, or keep one that is evicted; return the number of moves.
 
     The offload always names the first evicted gap of its tensor, and goes with the last one.
@@ -183,7 +183,7 @@ def _toggle(moves: Moves, count: int, facts: Facts, chosen: int) -> int:
 
 
 @inlined
-def _substitute(moves: Moves, count: int, facts: Facts, index: int, chosen: int) -> int:
+def _substitute(moves: MoveList, count: int, facts: Facts, index: int, chosen: int) -> int:
     """Keep the tensor of move `index` and evict gap `chosen` at its places instead.
 
     Two toggles do the same, but through a plan that moves one tensor too few or too many.
@@ -211,7 +211,7 @@ def _substitute(moves: Moves, count: int, facts: Facts, index: int, chosen: int)
 
 
 @inlined
-def _exchange(moves: Moves, count: int, facts: Facts, one: int, two: int) -> int:
+def _exchange(moves: MoveList, count: int, facts: Facts, one: int, two: int) -> int:
     """Exchange the places of two offloads, or of two prefetches, however far apart."""
     prefetch, gap, before = moves
     if prefetch[one] != prefetch[two] or one == two:
@@ -226,7 +226,7 @@ def _exchange(moves: Moves, count: int, facts: Facts, one: int, two: int) -> int
 
 
 @inlined
-def _displace(moves: Moves, count: int, facts: Facts, index: int, chosen: int) -> int:
+def _displace(moves: MoveList, count: int, facts: Facts, index: int, chosen: int) -> int:
     """Give the place of one transfer to a tensor that is kept, and keep both evicted.
 
     An offload that is displaced happens later, a prefetch earlier, at any slot that is left; the
@@ -262,7 +262,7 @@ def _displace(moves: Moves, count: int, facts: Facts, index: int, chosen: int) -
 
 
 @inlined
-def _remove(moves: Moves, index: int, count: int) -> None:
+def _remove(moves: MoveList, index: int, count: int) -> None:
     prefetch, gap, before = moves
     for place in range(index, count - 1):
         prefetch[place] = prefetch[place + 1]
@@ -271,7 +271,7 @@ def _remove(moves: Moves, index: int, count: int) -> None:
 
 
 @inlined
-def _remove_both(moves: Moves, one: int, two: int, count: int) -> int:
+def _remove_both(moves: MoveList, one: int, two: int, count: int) -> int:
     """Remove two moves in either order of the list; return how many are left.
 
     On a duplex link an offload may stand behind its prefetch.
@@ -282,7 +282,7 @@ def _remove_both(moves: Moves, one: int, two: int, count: int) -> int:
 
 
 @inner
-def _place(moves: Moves, count: int, is_prefetch: bool, chosen: int, slot: int) -> int:
+def _place(moves: MoveList, count: int, is_prefetch: bool, chosen: int, slot: int) -> int:
     """Insert a move at a random place among those of its slot, offload before prefetch."""
     prefetch, gap, before = moves
     first = 0

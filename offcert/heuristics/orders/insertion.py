@@ -17,13 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import combinations
 
-import numpy as np
-
 from offcert.core.errors import MethodError, PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
 from offcert.heuristics.orders.ordered import OrderedArrays, ordered_plan, ordered_schedule
-from offcert.heuristics.orders.ordered_kernel import INFEASIBLE, evaluate_ordered
+from offcert.heuristics.orders.ordered_kernel import INFEASIBLE
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
@@ -77,10 +75,7 @@ class _Insertion:
 
     def length(self, orders: _Orders) -> int:
         """Return the makespan of the ordered schedule, or `_NEVER` if there is none."""
-        one, two = (np.array(order, dtype=np.int64) for order in orders)
-        arrays = self._arrays
-        parts = arrays.keys, arrays.gaps, arrays.settings, one, two, self._scratch
-        makespan = int(evaluate_ordered(*parts))
+        makespan = self._arrays.makespan(*orders, self._scratch)
         return _NEVER if makespan == INFEASIBLE else makespan
 
     def grown(self, best: _Orders, gaps: Iterable[int]) -> tuple[_Orders, int]:

@@ -25,7 +25,7 @@ _FINEST = 2_000
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Exchanges of up to ``FEW + MANY`` classes, by the bytes by which the sum changes, unsigned.
+    """Exchanges of tensors between up to ``FEW + MANY`` classes, those of least change first.
 
     A row has the classes whose counts change, -1 in unused places, and by how much; with all signs
     reversed it is an exchange too.
@@ -33,7 +33,7 @@ class Exchanges:
 
     classes: IntArray
     changes: IntArray
-    differences: IntArray
+    differences: IntArray  # Bytes by which each changes the sum, unsigned; increasing.
 
 
 def exchanges(sizes: Sequence[int], amounts: Sequence[int]) -> Exchanges:

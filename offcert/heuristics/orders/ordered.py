@@ -29,7 +29,6 @@ from offcert.heuristics.orders.ordered_kernel import (
     READ,
     WRITER_KEY,
     OrderedArrays,
-    evaluate_ordered,
     split_makespan,
 )
 from offcert.questions.schedule.plan import Plan
@@ -65,7 +64,7 @@ def lacking(problem: Problem) -> list[int]:
 def needed_again(
     trace: Trace, required: Sequence[int], gaps: Iterable[int], later: Iterable[int]
 ) -> list[int]:
-    """Return later gaps that have to be evicted even if all the others are; the least of them."""
+    """Return later gaps, of few bytes, that must be evicted even if all other gaps are."""
     missing = list(required)
     sizes = trace.gap_sizes
     for number in gaps:
@@ -131,13 +130,10 @@ def ordered_schedule(
     again = leaving_again(problem.trace, offload_order)
     arrays = OrderedArrays(problem, again)
     scratch = arrays.scratch()
-    offloads = np.array(offload_order, dtype=np.int64)
-    prefetches = np.array(prefetch_order, dtype=np.int64)
-    makespan = int(
-        evaluate_ordered(arrays.keys, arrays.gaps, arrays.settings, offloads, prefetches, scratch)
-    )
+    makespan = arrays.makespan(offload_order, prefetch_order, scratch)
     if makespan == INFEASIBLE:
         raise MethodError(_obstacle(problem, offload_order))
+    offloads = np.array(offload_order, dtype=np.int64)
     starts = _operation_starts(arrays, offloads, scratch, makespan)
     transfers = []
     for gap in offload_order:

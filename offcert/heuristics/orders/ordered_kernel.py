@@ -124,11 +124,15 @@ class OrderedArrays:
         """Return working memory for `evaluate_ordered`; it may be used for any number of calls."""
         return np.zeros((SCRATCH_ROWS, max(len(self.keys), len(self.gaps))), dtype=np.int64)
 
-    def makespan(self, offload_order: Sequence[int], prefetch_order: Sequence[int]) -> int:
+    def makespan(
+        self,
+        offload_order: Sequence[int],
+        prefetch_order: Sequence[int],
+        scratch: IntArray | None = None,
+    ) -> int:
         """Return `evaluate_ordered` of two orders given as sequences of gap numbers."""
-        offloads = np.array(offload_order, dtype=np.int64)
-        prefetches = np.array(prefetch_order, dtype=np.int64)
-        scratch = self.scratch()
+        offloads, prefetches = np.array(offload_order, np.int64), np.array(prefetch_order, np.int64)
+        scratch = self.scratch() if scratch is None else scratch
         return int(
             evaluate_ordered(self.keys, self.gaps, self.settings, offloads, prefetches, scratch)
         )

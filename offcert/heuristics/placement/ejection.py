@@ -25,14 +25,14 @@ from offcert.core.compiled import FloatArray, IntArray, compiled, plain_inner
 from offcert.heuristics.placement.in_order import greedy_by_area
 from offcert.questions.placement.problem import Placement, PlacementProblem
 
-# The address of a residence that waits, and the entries of `Pool.counts`. By definition.
+# The address of a residence that waits, and the entries of `OpenPlacement.counts`. By definition.
 WAITS = -1
 PLACED, WAITING = 0, 1
 # The part of its first weight by which a residence gets heavier when it is ejected. Arbitrary.
 _GROWTH = 0.05
 
 
-class Boxes(NamedTuple):
+class BoxTable(NamedTuple):
     """The boxes to be placed: sizes, half-open stretches of time, and weights at first."""
 
     size: IntArray
@@ -41,7 +41,7 @@ class Boxes(NamedTuple):
     value: FloatArray
 
 
-class Pool(NamedTuple):
+class OpenPlacement(NamedTuple):
     """A placement under way: the boxes with addresses, and those that wait for one."""
 
     # The first unit of each residence, and the first one above it; `WAITS` in both.
@@ -58,10 +58,10 @@ class Pool(NamedTuple):
     near_top: IntArray
 
 
-def new_pool(boxes: Boxes) -> Pool:
+def new_pool(boxes: BoxTable) -> OpenPlacement:
     """Return a pool in which nothing is placed."""
     count = len(boxes.size)
-    return Pool(
+    return OpenPlacement(
         address=np.full(count, WAITS, np.int64),
         top=np.full(count, WAITS, np.int64),
         by_address=np.zeros(count, np.int64),
@@ -75,7 +75,7 @@ def new_pool(boxes: Boxes) -> Pool:
 
 
 @compiled
-def fill(boxes: Boxes, pool: Pool, addresses: IntArray, capacity: int) -> None:
+def fill(boxes: BoxTable, pool: OpenPlacement, addresses: IntArray, capacity: int) -> None:
     """Place residences at addresses, without overlap; what ends above the capacity waits."""
     pool.counts[PLACED] = pool.counts[WAITING] = 0
     for box in range(len(addresses)):
@@ -86,7 +86,7 @@ def fill(boxes: Boxes, pool: Pool, addresses: IntArray, capacity: int) -> None:
 
 
 @compiled
-def eject(boxes: Boxes, pool: Pool, capacity: int, steps: int, seed: int) -> int:
+def eject(boxes: BoxTable, pool: OpenPlacement, capacity: int, steps: int, seed: int) -> int:
     """Take steps until nothing waits; return how many."""
     np.random.seed(seed)
     for step in range(steps):
@@ -101,7 +101,7 @@ def eject(boxes: Boxes, pool: Pool, capacity: int, steps: int, seed: int) -> int
 
 
 @plain_inner
-def _heaviest(pool: Pool) -> int:
+def _heaviest(pool: OpenPlacement) -> int:
     """Take the heaviest residence out of those that wait."""
     waiting, chosen = pool.waiting, 0
     for place in range(pool.counts[WAITING]):
@@ -114,7 +114,7 @@ def _heaviest(pool: Pool) -> int:
 
 
 @plain_inner
-def _gather(boxes: Boxes, pool: Pool, box: int) -> int:
+def _gather(boxes: BoxTable, pool: OpenPlacement, box: int) -> int:
     """List the placed residences that a residence meets, in both orders; return how many.
 
     Which ones do is not to be foreseen, so there is no branch: what does not is overwritten.
@@ -134,7 +134,7 @@ def _gather(boxes: Boxes, pool: Pool, box: int) -> int:
 
 
 @plain_inner
-def _cheapest(boxes: Boxes, pool: Pool, box: int, near: int, capacity: int) -> int:
+def _cheapest(boxes: BoxTable, pool: OpenPlacement, box: int, near: int, capacity: int) -> int:
     """Return the address at which what is in the way weighs least.
 
     What must go changes only where a residence that it meets begins or ends, so it is enough to
@@ -165,7 +165,7 @@ def _cheapest(boxes: Boxes, pool: Pool, box: int, near: int, capacity: int) -> i
         following = highest
         if left < near:
             following = min(following, pool.top[pool.near_top[left]])
-        # Boxes that would be met from here on, and not only from the next address on.
+        # BoxTable that would be met from here on, and not only from the next address on.
         ahead = entered
         while ahead < near and pool.address[pool.near_address[ahead]] - size <= address:
             ahead += 1
@@ -175,7 +175,7 @@ def _cheapest(boxes: Boxes, pool: Pool, box: int, near: int, capacity: int) -> i
 
 
 @plain_inner
-def _clear(boxes: Boxes, pool: Pool, box: int, near: int, address: int) -> None:
+def _clear(boxes: BoxTable, pool: OpenPlacement, box: int, near: int, address: int) -> None:
     """Let all that is in the way of a residence wait, and weigh more."""
     above = address + boxes.size[box]
     for place in range(near):
@@ -191,14 +191,14 @@ def _clear(boxes: Boxes, pool: Pool, box: int, near: int, address: int) -> None:
 
 
 @plain_inner
-def _let_wait(pool: Pool, box: int) -> None:
+def _let_wait(pool: OpenPlacement, box: int) -> None:
     pool.address[box] = pool.top[box] = WAITS
     pool.waiting[pool.counts[WAITING]] = box
     pool.counts[WAITING] += 1
 
 
 @plain_inner
-def _put(boxes: Boxes, pool: Pool, box: int, address: int) -> None:
+def _put(boxes: BoxTable, pool: OpenPlacement, box: int, address: int) -> None:
     pool.address[box], pool.top[box] = address, address + boxes.size[box]
     _insert(pool.by_address, pool.counts[PLACED], pool.address, box)
     _insert(pool.by_top, pool.counts[PLACED], pool.top, box)
@@ -291,7 +291,7 @@ def _next(enough: int, least: int) -> int:
     return enough + int((least - 1 - enough) * _NEXT)
 
 
-def _boxes(problem: PlacementProblem, chosen: list[int], unit: int) -> Boxes:
+def _boxes(problem: PlacementProblem, chosen: list[int], unit: int) -> BoxTable:
     """Return sizes in units, and stretches of time counted in moments at which something begins.
 
     Two residences meet if and only if they do so at such a moment.
@@ -302,7 +302,7 @@ def _boxes(problem: PlacementProblem, chosen: list[int], unit: int) -> Boxes:
     last = np.array([bisect_left(moments, each.end) for each in rows], np.int64)
     size: IntArray = np.array([problem.sizes[index] // unit for index in chosen], np.int64)
     value: FloatArray = (size.astype(np.float64) * (last - first)) ** _POWER
-    return Boxes(size, first, last, value / value.mean())
+    return BoxTable(size, first, last, value / value.mean())
 
 
 def _lighten(weight: FloatArray) -> None:

@@ -15,33 +15,27 @@ import numpy as np
 
 from offcert.core.compiled import FloatArray, IntArray, compiled, inner
 from offcert.heuristics.rematerialisation.state import (
-    BEFORE,
     COST,
     DURATION,
-    ITEMS,
     LAST,
     LEAN,
     LIST,
     LISTED,
     LIVE,
     MAKER,
-    MAKES,
-    NEEDS,
     NEXT,
     NONE,
-    READERS,
     REPEATABLE,
     RUNS,
     SAFE,
     SEEN,
     SIZE,
-    STEPS,
     THERE,
     TIME,
-    TURNS,
     VALUE,
     WANTED,
     WORKSPACE,
+    ExecutorArrays,
     enlist,
     give_up,
     look,
@@ -50,8 +44,6 @@ from offcert.heuristics.rematerialisation.state import (
 )
 
 Lists = tuple[IntArray, IntArray]
-# The arrays that `ExecutorArrays.network_arrays` returns.
-NetworkArrays = tuple[IntArray, IntArray, Lists, Lists, Lists, Lists, IntArray]
 
 # How often the needs of one stage are looked at anew, at most. Arbitrary.
 _MOST_LOOKS = 200
@@ -64,9 +56,9 @@ _IN_USE = 2
 
 
 @inner
-def _score(item: int, stage: int, net: Any, held: IntArray, rules: Any) -> float:
+def _score(item: int, stage: int, net: ExecutorArrays, held: IntArray, rules: Any) -> float:
     """Return how good it is to give an item up."""
-    (begin, members), before = net[READERS], net[BEFORE]
+    (begin, members), before = net.readers, net.before
     weights, powers, _ = rules
     end = begin[item + 1]
     place = max(begin[item], held[NEXT, item])
@@ -74,7 +66,7 @@ def _score(item: int, stage: int, net: Any, held: IntArray, rules: Any) -> float
         place += 1
     held[NEXT, item] = place
     # What nobody reads directly serves only to make other things again.
-    reader = members[place] if place < end else net[ITEMS][LAST, item]
+    reader = members[place] if place < end else net.items[LAST, item]
     far = before[max(reader, stage)] - before[stage] + 1.0
     if place == end:
         far *= 4.0
@@ -83,10 +75,12 @@ def _score(item: int, stage: int, net: Any, held: IntArray, rules: Any) -> float
 
 
 @inner
-def _free(room: int, stage: int, wanted_too: bool, net: Any, state: Any, rules: Any) -> int:
+def _free(
+    room: int, stage: int, wanted_too: bool, net: ExecutorArrays, state: Any, rules: Any
+) -> int:
     """Give items up until there is room; return 1, 2 if the stage needs one of them, or 0."""
     held, _, totals = state
-    items, outcome = net[ITEMS], 1
+    items, outcome = net.items, 1
     while totals[LIVE] + room > rules[2]:
         best, value = -1, -np.inf
         for place in range(totals[LISTED]):
@@ -109,23 +103,25 @@ def _free(room: int, stage: int, wanted_too: bool, net: Any, state: Any, rules: 
 
 
 @inner
-def _soon(item: int, run: int, stage: int, net: Any, held: IntArray) -> bool:
+def _soon(item: int, run: int, stage: int, net: ExecutorArrays, held: IntArray) -> bool:
     """Whether a run's output is needed in this stage, or by a reader that may run again."""
     if held[WANTED, item] > 0:
         return True
-    begin, members = net[READERS]
+    begin, members = net.readers
     if run == stage:
         for place in range(begin[item], begin[item + 1]):
-            if net[STEPS][REPEATABLE, members[place]]:
+            if net.steps[REPEATABLE, members[place]]:
                 return True
     return False
 
 
 @inner
-def _make_room(run: int, stage: int, net: Any, state: Any, rules: Any) -> tuple[int, int]:
+def _make_room(
+    run: int, stage: int, net: ExecutorArrays, state: Any, rules: Any
+) -> tuple[int, int]:
     """Return the result of `_free`, and which of the items that it writes a run keeps, as bits."""
-    steps, items = net[STEPS], net[ITEMS]
-    begin, members = net[MAKES]
+    steps, items = net.steps, net.items
+    begin, members = net.makes
     first, last = begin[run], begin[run + 1]
     whole, part, some = steps[WORKSPACE, run], steps[LEAN, run], 0
     for place in range(first, last):
@@ -149,13 +145,13 @@ def _make_room(run: int, stage: int, net: Any, state: Any, rules: Any) -> tuple[
 
 
 @inner
-def _run(run: int, stage: int, net: Any, state: Any, rules: Any, written: Lists) -> int:
+def _run(run: int, stage: int, net: ExecutorArrays, state: Any, rules: Any, written: Lists) -> int:
     """Run a computation; return 1, 2 if the stage has to be looked at anew, or 0 without room."""
     held, there, totals = state
-    items, (order, kept) = net[ITEMS], written
-    reads, read = net[NEEDS]
-    begin, members = net[MAKES]
-    changes, changed = net[TURNS]
+    items, (order, kept) = net.items, written
+    reads, read = net.needs
+    begin, members = net.makes
+    changes, changed = net.turns
     for place in range(reads[run], reads[run + 1]):
         held[SEEN, read[place]] = _IN_USE
     # An item that is written again takes the place of the one that was there.
@@ -184,14 +180,14 @@ def _run(run: int, stage: int, net: Any, state: Any, rules: Any, written: Lists)
     order[totals[RUNS]] = run
     kept[totals[RUNS]] = keep
     totals[RUNS] += 1
-    totals[TIME] += net[STEPS][DURATION, run]
+    totals[TIME] += net.steps[DURATION, run]
     return result
 
 
 @inner
 def _run_stage(
     stage: int,
-    net: Any,
+    net: ExecutorArrays,
     state: Any,
     rules: Any,
     written: Lists,
@@ -200,7 +196,7 @@ def _run_stage(
 ) -> int:
     """Run marked computations in order; return how that ended, or -1 to mark anew."""
     held, _, totals = state
-    begin, members = net[NEEDS]
+    begin, members = net.needs
     for run in range(stage + 1):
         if not marks[run]:
             continue
@@ -218,10 +214,10 @@ def _run_stage(
 
 
 @inner
-def _forget(stage: int, net: Any, state: Any) -> None:
+def _forget(stage: int, net: ExecutorArrays, state: Any) -> None:
     """Free items that are of no use after a first run."""
     held, _, totals = state
-    items = net[ITEMS]
+    items = net.items
     for place in range(totals[LISTED] - 1, -1, -1):
         item = held[LIST, place]
         if items[LAST, item] <= stage:
@@ -230,7 +226,7 @@ def _forget(stage: int, net: Any, state: Any) -> None:
 
 @compiled
 def execute(
-    net: NetworkArrays,
+    net: ExecutorArrays,
     values: int,
     memory: int,
     longest: int,
@@ -241,12 +237,12 @@ def execute(
 ) -> tuple[int, int, int]:
     """Run a network within a limit; return how it ended, the number of runs, and the ticks.
 
-    The network is `ExecutorArrays.network_arrays`; after so many ticks it is given up. Weights are
+    After so many ticks it is given up. Weights are
     added to the score of each item, its size among them; powers are those of distance and cost. The
     runs are written to `order`, and to `kept` which of the items that each writes it keeps, bit by
     bit; both are as long as there may be runs.
     """
-    steps, items, needs = net[0], net[1], net[2]
+    steps, items, needs = net.steps, net.items, net.needs
     totals = np.zeros(4, np.int64)
     held = np.zeros((7, items.shape[1]), np.int64)
     there = np.full(values, -1, np.int64)

@@ -40,7 +40,7 @@ Powers = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundExecution:
     """An execution that recomputes, its bytes if nothing leaves the device, and its ticks."""
 
     execution: Execution
@@ -48,7 +48,7 @@ class Found:
     time: int
 
 
-OnFound = Callable[[Found], object]
+OnFound = Callable[[FoundExecution], object]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class _Guide:
 
 
 class RematerialisationSearch:
-    """Attempts to run one network, and the best of them; somebody is asked in between to stop."""
+    """Attempts to run one network within limits; a callback says in between whether to stop."""
 
     def __init__(
         self, network: Network, seed: int = 0, stop: Callable[[], bool] = lambda: False
@@ -81,7 +81,7 @@ class RematerialisationSearch:
 
     def attempt(
         self, memory: int, longest: int, powers: Powers, weights: FloatArray | None = None
-    ) -> Found | None:
+    ) -> FoundExecution | None:
         """Return the execution that the executor finds within a limit; None if it gets stuck."""
         time = self._ticks(memory, longest, powers, self._idle if weights is None else weights)
         return None if time is None else self._found()
@@ -89,7 +89,7 @@ class RematerialisationSearch:
     def _ticks(self, memory: int, longest: int, powers: Powers, weights: FloatArray) -> int | None:
         """Return the ticks of an attempt, or None if it does not get to the end."""
         end, self._runs, ticks = execute(
-            self.arrays.network_arrays,
+            self.arrays,
             len(self.network.values),
             memory,
             longest,
@@ -100,7 +100,7 @@ class RematerialisationSearch:
         )
         return ticks if end == DONE else None
 
-    def _found(self) -> Found:
+    def _found(self) -> FoundExecution:
         """Return the execution of the last attempt, or the one that discards what is not read."""
         runs = self._runs
         strategy = _strategy(self.arrays, self._order[:runs], self._kept[:runs])
@@ -108,13 +108,13 @@ class RematerialisationSearch:
             each.expand(self._free) for each in (strategy, strategy.without_unread(self._free))
         ]
         best = min(executions, key=lambda each: each.trace.peak_memory)
-        return Found(best, best.trace.peak_memory, best.trace.compute_time)
+        return FoundExecution(best, best.trace.peak_memory, best.trace.compute_time)
 
-    def least_time(self, memory: int, on_found: OnFound | None = None) -> Found | None:
+    def least_time(self, memory: int, on_found: OnFound | None = None) -> FoundExecution | None:
         """Return the fastest execution within a limit that is found before somebody stops it."""
-        best: Found | None = None
+        best: FoundExecution | None = None
 
-        def note(found: Found) -> None:
+        def note(found: FoundExecution) -> None:
             nonlocal best
             best = found
             if on_found is not None:
@@ -163,17 +163,19 @@ class RematerialisationSearch:
                 note(self._found())
         return best
 
-    def least_memory(self, deadline: int | None = None, on_found: OnFound | None = None) -> Found:
+    def least_memory(
+        self, deadline: int | None = None, on_found: OnFound | None = None
+    ) -> FoundExecution:
         """Return the execution of least memory that is found before somebody stops it.
 
         A deadline is at least the ticks of all computations. Each better one is passed on.
         """
         plain = Strategy.plain(self._free).expand(self._free)
-        best = Found(plain, plain.trace.peak_memory, plain.trace.compute_time)
+        best = FoundExecution(plain, plain.trace.peak_memory, plain.trace.compute_time)
         longest = _LONGEST if deadline is None else deadline
         guide = _Guide(best.time, POWERS[0], self._idle)
 
-        def note(found: Found) -> None:
+        def note(found: FoundExecution) -> None:
             nonlocal best
             if found.time <= longest and found.memory < best.memory:
                 best = found
@@ -274,7 +276,7 @@ def least_time(
     seed: int = 0,
     target: int = 0,
     on_found: OnFound | None = None,
-) -> Found | None:
+) -> FoundExecution | None:
     """Search for the fastest execution within a memory limit, if nothing leaves the device.
 
     It ends at `target` ticks, too. Each better one is passed on. None does not mean that there is
@@ -292,7 +294,7 @@ def least_memory(
     seed: int = 0,
     target: int = 0,
     on_found: OnFound | None = None,
-) -> Found:
+) -> FoundExecution:
     """Search for the execution that takes least memory; the plain one if nothing better is found.
 
     It ends at `target` bytes, too. Each better one is passed on.
@@ -307,7 +309,7 @@ class _Clock:
     """Says when to stop: the time is over, or what was found is good enough."""
 
     def __init__(
-        self, seconds: float, on_found: OnFound | None, enough: Callable[[Found], bool]
+        self, seconds: float, on_found: OnFound | None, enough: Callable[[FoundExecution], bool]
     ) -> None:
         self._end = time.monotonic() + seconds
         self._on_found, self._enough = on_found, enough
@@ -316,7 +318,7 @@ class _Clock:
     def over(self) -> bool:
         return self._reached or time.monotonic() > self._end
 
-    def note(self, found: Found) -> None:
+    def note(self, found: FoundExecution) -> None:
         self._reached = self._enough(found)
         if self._on_found is not None:
             self._on_found(found)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +18,9 @@ SIZE, MAKER, VALUE, LEVEL, LAST, SAFE = range(6)
 NONE = -1
 
 
-@dataclass(frozen=True)
-class ExecutorArrays:
+class ExecutorArrays(NamedTuple):
     """A network, by items."""
 
-    network: Network
     # Shape (4, computations). ``DURATION``, ``WORKSPACE``, ``LEAN`` (-1 if discarding spares
     # nothing), ``REPEATABLE``.
     steps: IntArray
@@ -31,22 +28,14 @@ class ExecutorArrays:
     # many changes; ``LAST``, the last computation for whose first run it may be of any use;
     # ``SAFE``, whether it can be made again once it is given up.
     items: IntArray
-    # Int64 array). Lists of lists: where each begins, and all members. By computation, the items
+    # Lists of lists: where each begins, and all members. By computation, the items
     # that it needs, writes, and changes (before and after, in turn); by item, who reads it.
-    needs: tuple[IntArray, IntArray]
-    makes: tuple[IntArray, IntArray]
-    turns: tuple[IntArray, IntArray]
-    readers: tuple[IntArray, IntArray]
+    needs: Lists
+    makes: Lists
+    turns: Lists
+    readers: Lists
     # Ticks of the first runs before each computation; one more than there are computations.
     before: IntArray
-
-    @property
-    def network_arrays(
-        self,
-    ) -> tuple[IntArray, IntArray, Lists, Lists, Lists, Lists, IntArray]:
-        """All of them, as the executor takes them."""
-        lists = (self.needs, self.makes, self.turns, self.readers)
-        return (self.steps, self.items, *lists, self.before)
 
     def discarded(self, computation: int, kept: set[int]) -> tuple[int, ...]:
         """Return the values that a run discards if it keeps these items."""
@@ -96,7 +85,6 @@ def executor_arrays(network: Network) -> ExecutorArrays:
     last = _last_uses(network, readers, needs, makes, turns)
     safe = _safe(network, len(rows), needs, makes, turns)
     return ExecutorArrays(
-        network,
         np.array(
             [
                 [each.duration, each.workspace, _lean(network, index), each.repeatable]
@@ -125,7 +113,7 @@ def _last_uses(
     makes: list[list[int]],
     turns: list[list[int]],
 ) -> list[int]:
-    """Return until when each item may be of use: itself, or for who runs again."""
+    """Return the last computation for which each item is of use, read by it or to run another."""
     last = [max(row, default=-1) for row in readers]
     for index in reversed(range(len(network))):
         if network.computations[index].repeatable:
@@ -157,15 +145,13 @@ def _safe(
     return safe
 
 
-def _lists(rows: list[list[int]]) -> tuple[IntArray, IntArray]:
+def _lists(rows: list[list[int]]) -> Lists:
     begin = np.zeros(len(rows) + 1, np.int64)
     begin[1:] = np.cumsum([len(row) for row in rows])
     members = np.array([number for row in rows for number in row] or [0], np.int64)
     return begin, members
 
 
-# Members of `ExecutorArrays.network_arrays`.
-STEPS, ITEMS, NEEDS, MAKES, TURNS, READERS, BEFORE = range(7)
 # Entries of the totals: bytes there, ticks and runs so far, items in the list of those there. By
 # definition.
 LIVE, TIME, RUNS, LISTED = 0, 1, 2, 3
@@ -176,13 +162,13 @@ THERE, WANTED, NEXT, COST, SEEN, PLACE, LIST = range(7)
 
 
 @inner
-def making_cost(item: int, net: Any, held: IntArray) -> int:
+def making_cost(item: int, net: ExecutorArrays, held: IntArray) -> int:
     """Return the ticks to make an item again, about."""
-    maker = net[ITEMS][MAKER, item]
+    maker = net.items[MAKER, item]
     if maker < 0:
         return 0
-    begin, members = net[NEEDS]
-    total = net[STEPS][DURATION, maker]
+    begin, members = net.needs
+    total = net.steps[DURATION, maker]
     for place in range(begin[maker], begin[maker + 1]):
         if not held[THERE, members[place]]:
             total += held[COST, members[place]]
@@ -209,19 +195,19 @@ def strike(item: int, held: IntArray, totals: IntArray) -> None:
 
 
 @inner
-def give_up(item: int, net: Any, state: Any) -> None:
+def give_up(item: int, net: ExecutorArrays, state: Any) -> None:
     """Free an item, and remember what it takes to make it again."""
     held, there, totals = state
     held[COST, item] = making_cost(item, net, held)
     strike(item, held, totals)
-    there[net[ITEMS][VALUE, item]] = -1
-    totals[LIVE] -= net[ITEMS][SIZE, item]
+    there[net.items[VALUE, item]] = -1
+    totals[LIVE] -= net.items[SIZE, item]
 
 
 @inner
 def look(
     stage: int,
-    net: Any,
+    net: ExecutorArrays,
     held: IntArray,
     there: IntArray,
     marks: IntArray,
@@ -229,8 +215,8 @@ def look(
     stack: IntArray,
 ) -> bool:
     """Mark computations to run before a stage's first run; return whether that is possible."""
-    steps, items = net[STEPS], net[ITEMS]
-    begin, members = net[NEEDS]
+    steps, items = net.steps, net.items
+    begin, members = net.needs
     marks[:] = 0
     redo[:] = 0
     held[SEEN, :] = 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from offcert.core.forms import LIST, Integers, Object, formed, integer, integers
 from offcert.core.later import Later
 from offcert.core.list_forms import Each
-from offcert.proofs.proof import SIMPLEX, Proof, ProofKind
+from offcert.proofs.proof import Proof, ProofKind
 
 if TYPE_CHECKING:
     import offcert.verification.ends.check
@@ -170,6 +170,5 @@ PROOFS = (
         "both sides of a cut followed from the pivot outward, part by part",
         page="outward",
         searched=True,
-        links=SIMPLEX,
     ),
 )

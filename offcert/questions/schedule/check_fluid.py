@@ -138,15 +138,11 @@ class _FluidChecker:
 
     def _check_rates(self) -> None:
         for piece in self.schedule.pieces:
-            most = self._bandwidth(piece.kind) * (piece.end - piece.start)
+            most = self.problem.platform.rate(piece.kind) * (piece.end - piece.start)
             if piece.size > most:
                 self.faults.append(
                     f"{self._label(piece)} moves {piece.size} where the link can move {most}"
                 )
-
-    def _bandwidth(self, kind: Kind) -> Fraction:
-        """Return the bytes per tick that the link can move in a direction."""
-        return self.problem.platform.rate(kind)
 
     def _check_link(self) -> None:
         directions = [[kind] for kind in Kind] if self.problem.platform.duplex else [list(Kind)]

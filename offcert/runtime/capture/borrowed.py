@@ -24,7 +24,7 @@ from offcert.runtime.watch.sharded import Sharded
 
 
 class Originals(TorchDispatchMode):
-    """Keeps a copy of every storage that an operator is about to change, if it is an old one.
+    """Copies every old storage before an operator changes it, and puts its bytes back at the end.
 
     A storage is old unless an operator under this mode has made it. When the mode is left, old
     storages have their bytes back and tensors over them the versions they had.

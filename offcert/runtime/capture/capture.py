@@ -183,7 +183,7 @@ def _require_storages(capture: Capture) -> None:
 
 
 def number_places(rows: Any) -> tuple[Storage, ...]:
-    """Return storages from rows (operation, size, dtype, shape, tensor), numbering equal ones."""
+    """Return storages of rows (operation, size, dtype, shape, tensor); equal rows are numbered."""
     counts: dict[tuple[Any, ...], int] = {}
     storages = []
     for operation, size, dtype, shape, tensor in rows:

@@ -127,7 +127,7 @@ class Saved:
 
 
 class LineFinder:
-    """Told of the calls of modules in forward passes, and of operators.
+    """Finds lines of calls: it hears of the calls of modules in forward passes, and of operators.
 
     A call belongs to a line if no other module is called in it, and it takes one tensor and returns
     one. It continues the line if the tensor is the very object that the call before returned, not

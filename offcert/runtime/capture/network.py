@@ -55,7 +55,7 @@ def build_network(
 
 
 def asked_of(cut: CutStep, unpacked: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield who asks, who has saved what is asked for, and the moment at which that is asked."""
+    """Yield the operation that asks for a saved tensor, the one that saved it, and the moment."""
     for asked, saved in unpacked:
         if asked < len(cut.moments):
             backward, forward = cut.operation(asked), cut.operation(saved)

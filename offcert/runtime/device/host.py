@@ -36,7 +36,7 @@ _V2 = ("memory.max", "memory.current", ("active_file", "inactive_file"))
 
 
 def free_memory(root: Path = _ROOT) -> int | None:
-    """Return how many bytes this process can take before something is ended; None if unknown."""
+    """Return how many bytes this process can take before the system ends a process, if known."""
     left = [each for each in _lefts(root) if each is not None]
     return max(0, min(left)) if left else None
 
@@ -173,7 +173,7 @@ def mapped_file(size: int, directory: str | None) -> torch.Tensor:
 
 
 def reserve(descriptor: int, size: int) -> None:
-    """Let a file be of so many bytes, and have room for all of them.
+    """Make a file so many bytes long, with disk space set aside for all of them.
 
     If there are not so many free, on the disk or, for a file that is in memory, of that, an
     `OffcertError` says so.

@@ -33,7 +33,7 @@ from offcert.runtime.watch.tracker import LiveBytes
 
 
 class StepClock(Session):
-    """A step that begins the operations of a plan that matter, one after the other.
+    """A step that notices which operation of its plan begins, of those that matter to the plan.
 
     It hears of all if it is `full`, and something is done around each if they are `counted`. `now`
     is the latest operation that has begun, of those that it hears of; `entered`, if several plans
@@ -182,7 +182,7 @@ _NOTHING = EventRow(NONE, ())
 def listen(
     hooks: Hooks, step_plans: Sequence[StepPlan], *, idle: bool, full: bool, every: bool
 ) -> None:
-    """Hook the modules that steps by some plans have to hear of, or `every` one.
+    """Hook the modules whose calls matter to some plans, or `every` module.
 
     Steps under plans that change nothing count if `idle`; steps hear of every operation if `full`.
     """
@@ -194,7 +194,7 @@ def listen(
 
 
 class GradientTurns:
-    """A hook on a tensor: with its first gradient, its second and so on, an operation may begin."""
+    """A hook on a tensor: each time its gradient arrives, an operation may begin."""
 
     __slots__ = ("_again", "_operations", "guard", "session")
 
@@ -215,7 +215,7 @@ class GradientTurns:
 
 
 class IdleRun(Session):
-    """A step under a plan that changes nothing: it runs as without us."""
+    """A step whose plan changes nothing: it runs as it would without offcert."""
 
     def __init__(
         self,

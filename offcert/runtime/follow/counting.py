@@ -205,7 +205,7 @@ def _exclude(counter: LiveBytes, parameter: torch.Tensor) -> None:
 
 
 class Counts:
-    """Live bytes that a counter finds at the begin and the end of operations, and the most in each.
+    """Live bytes at the begin and the end of each operation, and the most within it.
 
     Another step that begins ends it.
     """

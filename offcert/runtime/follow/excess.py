@@ -174,7 +174,7 @@ def sizes_of(call: Signature | None) -> str:
 
 
 class StepEntries:
-    """Storages that a step has saved, by the place of their like in the captured one.
+    """Storages that a step has saved, by the place of the matching storage in the captured one.
 
     `smaller` is the first call that asks for less than the captured one, or has other numbers; None
     if all were as captured. `spared` are tensors that a smaller step has saved.

@@ -31,7 +31,7 @@ from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.step_plan import StepPlan
 from offcert.runtime.plan.timetable import Act
-from offcert.runtime.simulated import Policy, RealHost, SimulatedDevice
+from offcert.runtime.simulated import RealHost, SimulatedDevice
 from offcert.runtime.streaming.step_events import forecast
 from offcert.runtime.watch.hooks import require_cpu
 
@@ -87,9 +87,7 @@ class HostedSteps:
         self.host = host
         self._sizes: dict[Kind, tuple[int, ...]] = dict.fromkeys(Kind, ())
         self._coming = {kind: iter(self._sizes[kind]) for kind in Kind}
-        self.device = SimulatedDevice(
-            platform, policy=Policy.IDEAL, host=host, size_of=self._size_of
-        )
+        self.device = SimulatedDevice(platform, host=host, size_of=self._size_of)
 
     def _size_of(self, kind: Kind, size: int) -> int:
         """Return the bytes of the plan's next transfer in a direction, if it has one."""
@@ -281,8 +279,6 @@ def train_device(
         problem.platform,
         # Otherwise nobody tells it which memory operators take.
         memory=problem.platform.memory if count else None,
-        # The limit is one of bytes; how an allocator's blocks lie is another question.
-        policy=Policy.IDEAL,
         strict=True,
     )
     return TrainDevice(DeviceKind.SIMULATED, simulated, cpu)

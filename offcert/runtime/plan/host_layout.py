@@ -101,7 +101,7 @@ def host_layout(
 
 
 def placed(problem: PlacementProblem) -> Placement:
-    """Return the best of a few placements; the first one whose pool is the load."""
+    """Return the best of a few placements, or the first whose pool is no larger than the load."""
     sizes = problem.sizes
     if sum(sizes) == problem.load:
         # All are needed at once, as where everything leaves before anything returns.

@@ -75,7 +75,7 @@ def _name(ticks: Sequence[Event], operation: int) -> str:
 
 
 def program_of(placed: PlacedProgram, ranges: Ranges, ticks: Sequence[Event]) -> Program:
-    """Return the program that a placed one is, on the network of a captured step."""
+    """Return the program on a captured step's network that a placed program stands for."""
     numbers = {(event.kind, event.path, event.call): n for n, event in enumerate(ticks)}
 
     def segment_of(segment: PlacedSegment) -> Segment:

@@ -188,7 +188,7 @@ def _mib(size: int) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first names of some, and how many more there are."""
+    """Return the first three names in words, and how many more there are."""
     unlike = list(dict.fromkeys(names))
     if not unlike:
         return "nothing"

@@ -29,7 +29,7 @@ SavedKind = tuple[int, int, torch.dtype, tuple[int, ...]]
 
 
 class EventRow(NamedTuple):
-    """The doings of a step when a module is called, or returns.
+    """The actions of a step at the moment when a module is called, or returns.
 
     An operation begins, or NONE; and for some of the tensors that it is called with, or returns, by
     their number among these, operations that begin when their gradients are complete.

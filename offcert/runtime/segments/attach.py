@@ -158,7 +158,7 @@ class TickHook:
 
 
 def replaced(module: nn.Module, name: str, value: Any) -> Callable[[], None]:
-    """Give a module an attribute of its own; return a function that gives back the one before."""
+    """Set an attribute of a module; return a function that restores the one before."""
     attributes = module.__dict__
     before = attributes.get(name)
     attributes[name] = value

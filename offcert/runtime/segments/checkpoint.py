@@ -197,7 +197,7 @@ class Checkpoint:
             saved.made.pop(-1, None)
 
     def _alive(self) -> list[SavedTensor]:
-        """Return what autograd still holds."""
+        """Return the saved tensors that autograd still holds."""
         return [saved for reference in self.saved if (saved := reference()) is not None]
 
     # What is compared.

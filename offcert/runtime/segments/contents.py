@@ -225,7 +225,7 @@ def is_state(value: Any) -> bool:
 
 
 def swapped(value: Any, swap: dict[int, torch.Tensor]) -> Any:
-    """Return a value with other tensors in the place of some, given by their `id`."""
+    """Return a value in which some tensors, given by their `id`, are replaced by others."""
     if not isinstance(value, tuple):
         return swap.get(id(value), value)
     new = [swapped(each, swap) for each in value]

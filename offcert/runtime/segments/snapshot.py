@@ -181,7 +181,7 @@ def equal_bits(copy: torch.Tensor, tensor: torch.Tensor) -> bool:
 
 
 def ignores_statistics(thing: Any) -> bool:
-    """Whether it is a module that updates running statistics, and normalises by the batch."""
+    """Whether a module updates running statistics, but normalises by those of the batch."""
     return (
         isinstance(thing, BatchNorm)
         and thing.training

@@ -47,18 +47,17 @@ Its rules:
    for a driver that copies through memory of its own.
 9. Memory of the device is taken by what `SimulatedDevice.allocate` returned, until it has died,
    and by what a `LiveBytes` counts that the device watches, for as long as it counts. Without
-   one the tensors of operators take none, since nobody sees them. It is given out as PyTorch does
-   on CUDA (`offcert.runtime.simulated.allocator`), or ideally, and beyond its limit it is
-   out of memory.
+   one the tensors of operators take none, since nobody sees them. Every byte of it can be given
+   out, unless the device has another `Allocator`, and beyond its limit it is out of memory.
 10. Threads of the host that copy to files and from them (`SimulatedDevice.clerk`) are queues, too,
    with clocks of their own that files do not move: they copy as late as events allow, and their
    uses of the host's memory race like those of streams.
 
-Its size: it is the machine on which all of the engine is tested without a GPU: streams, an
-allocator, an arena, races that an adversary chooses, and the host's own time.
+Its size: it is the machine on which all of the engine is tested without a GPU: streams, an arena,
+races that an adversary chooses, and the host's own time.
 """
 
-from offcert.runtime.simulated.allocator import Policy
+from offcert.runtime.simulated.allocator import Allocator
 from offcert.runtime.simulated.arena import SimulatedArena
 from offcert.runtime.simulated.device import SimulatedDevice
 from offcert.runtime.simulated.host import HostClock, RealHost
@@ -67,9 +66,9 @@ from offcert.runtime.simulated.streams import Adversary, by_chance, early, late
 
 __all__ = [
     "Adversary",
+    "Allocator",
     "DataRace",
     "HostClock",
-    "Policy",
     "RaceError",
     "RaceKind",
     "RealHost",

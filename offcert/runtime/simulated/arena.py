@@ -35,7 +35,7 @@ def poisoned(size: int) -> torch.Tensor:
 
 @dataclass(slots=True)
 class KnownStorage:
-    """One storage."""
+    """A living storage, and the copies that have used it."""
 
     size: int  # Bytes
     born: int  # The number of its allocation in the work of ``compute``; 0 if operators made it
@@ -53,7 +53,7 @@ class KnownStorage:
 
 
 class Storages:
-    """All that live. A storage's Python object lives as long as the storage, as torch keeps it."""
+    """All living storages. torch keeps the Python object of each as long as the storage lives."""
 
     def __init__(self, streams: int, died: Callable[[int, KnownStorage], None]) -> None:
         self._streams = streams

@@ -13,7 +13,7 @@ from offcert.core.errors import OffcertError
 from offcert.core.platform import Kind, Link, Platform
 from offcert.runtime.device.interface import CopiedStorage, DeviceEvent, MemoryReading
 from offcert.runtime.device.pinned import CHUNK, FileArena, PageableArena, PinnedArena
-from offcert.runtime.simulated.allocator import Ledger, Policy, allocator
+from offcert.runtime.simulated.allocator import Allocator, Ledger
 from offcert.runtime.simulated.arena import (
     KnownStorage,
     PendingCopy,
@@ -57,12 +57,8 @@ class SimulatedDevice:
         left out: what a problem counts is not all that a device holds.
     memory : int, optional
         Bytes of the device that may be reserved; by default any number.
-    policy : Policy or str
-        ``"caching"``: memory is given out as PyTorch does on CUDA, and falls to pieces;
-        ``"ideal"``: it does not.
-    granularity : int
-        Bytes that the caching allocator rounds up to. Its segments are multiples of it: with 512
-        they take 2 MiB and more.
+    allocator : Allocator, optional
+        What gives the device's memory out, in place of one with the limit `memory`.
     pinned : int, optional
         Bytes of the host that may be registered; by default any number.
     chunk : int
@@ -97,8 +93,7 @@ class SimulatedDevice:
         platform: Platform = _UNIT,
         *,
         memory: int | None = None,
-        policy: Policy | str = Policy.CACHING,
-        granularity: int = 512,
+        allocator: Allocator | None = None,
         pinned: int | None = None,
         chunk: int = CHUNK,
         name: str = "simulated",
@@ -131,7 +126,7 @@ class SimulatedDevice:
         self._chunk = chunk
         # Held until they are closed: one that was forgotten is to be seen.
         self._arenas: set[SimulatedArena] = set()
-        self._ledger = Ledger(allocator(Policy(policy), memory, name, granularity))
+        self._ledger = Ledger(allocator or Allocator(memory, name))
         self._storages = Storages(len(_STREAMS), self._died)
 
     @property

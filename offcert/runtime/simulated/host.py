@@ -51,7 +51,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def apart(calls: int = 0) -> Callable[[Method], Method]:
-    """Let a method of the simulation take the host as long as so many calls of the driver."""
+    """Let a method cost the host the time of so many calls of the driver, and none of its own."""
 
     def decorate(method: Method) -> Method:
         @wraps(method)

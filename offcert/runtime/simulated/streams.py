@@ -44,7 +44,7 @@ Knowledge: TypeAlias = list[int]
 
 
 def learn(knows: Knowledge, other: Knowledge) -> None:
-    """Add to what is known what someone else knows."""
+    """Let the first know what the other knows, stream by stream."""
     for stream, count in enumerate(other):
         if count > knows[stream]:
             knows[stream] = count

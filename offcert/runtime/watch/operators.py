@@ -249,7 +249,7 @@ def leave(mode: TorchDispatchMode) -> None:
 
 
 def sweep() -> None:
-    """Leave the modes that could not be left from elsewhere and are in the calling thread."""
+    """Leave those modes of the calling thread that other threads were to leave, and could not."""
     # Looked at in every step: the set itself takes calls to say whether it is empty.
     for mode in list(_LEFT_BEHIND) if _LEFT_BEHIND.data else ():  # type: ignore[attr-defined]
         if is_here(mode):

@@ -65,7 +65,7 @@ def _take_out(pack: Any) -> bool:
 def enter_saving(
     local: Holder, deviate: Callable[[str], None], storages: SavedStorages | None
 ) -> None:
-    """Make the tensors that the calling thread's autograd saves those of a step, if possible."""
+    """Hand the tensors that autograd saves in the calling thread to a step, if possible."""
     leave_saving(local)
     if top_saved_hooks(True) is not None:
         deviate("other saved-tensor hooks are active around the model")
@@ -128,7 +128,7 @@ class Owned:
 
 
 def uncompiled(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function so that it is not compiled where compiled code does so.
+    """Call a function; where compiled code makes the call, keep the function out of the compiler.
 
     Telling the compiler to keep off takes several microseconds a call, and much longer to prepare;
     almost all calls come from where nothing is compiled.

@@ -37,7 +37,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Whole:
-    """The description and the version of a `DTensor` that is not held itself.
+    """The description and the version of a `DTensor`, without the tensor itself.
 
     Changes in place are counted by the `DTensor`; its part does not know of them.
     """

@@ -70,7 +70,7 @@ def as_if_on(call: Signature, captured: str, here: str) -> Signature:
 
 
 def covers(captured: Signature, call: Signature) -> bool:
-    """Whether a call asks for at most what a captured one did, and else is the same.
+    """Whether a call equals a captured one but for inputs that are smaller.
 
     Each tensor has at most the captured shape, dimension by dimension, and none is empty. Whole
     numbers, such as the time step of a diffusion, may be others; all else must be equal.

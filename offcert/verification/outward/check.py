@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from offcert.core.compiled import IntArray
-from offcert.core.platform import Link
 from offcert.core.threads import cores, in_threads
 from offcert.proofs.kinds.labels import Outward
 from offcert.questions.schedule.problem import Problem, Transfers
@@ -340,7 +339,7 @@ def outward_fault(
 ) -> str | None:
     """Return None if no schedule is shorter than `claimed` ticks, or where that fails to be shown.
 
-    It is a fault if transfers are not atomic or the link is duplex. `max_labels` and `max_seconds`
+    It is a fault if transfers are not atomic. `max_labels` and `max_seconds`
     say how much to search at most, in as many threads as there are `workers`, or processors; beyond
     them it raises `BeyondLimitsError`.
     """
@@ -350,8 +349,6 @@ def outward_fault(
         return None
     if problem.transfers is not Transfers.ATOMIC:
         return f"nothing of the kind holds with {problem.transfers} transfers"
-    if problem.platform.link is not Link.SIMPLEX:
-        return "nothing of the kind holds with a duplex link"
     if not 0 <= pivot < len(trace):
         return f"details.pivot must be below the number of operations, {len(trace)}, not {pivot}"
     unordered = order_fault("free_below", free_below) or order_fault("windows", windows)

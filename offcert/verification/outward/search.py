@@ -40,7 +40,7 @@ FOUND, REFUTED, FULL = range(3)
 # The mark of no label. By definition.
 NONE = -1
 # Columns of a label.
-MOVED, SPENT, FREE, WAITED, RUN, GONE, LENGTH, LINK, MERIT, ALIVE, NEXT = range(11)
+MOVED, SPENT, FREE, AWAY, WAITED, RUN, GONE, LENGTH, LINK, MERIT, ALIVE, NEXT = range(12)
 
 
 @compiled
@@ -66,7 +66,7 @@ def search(
     rest = rests(tables, high)
     back = np.zeros(classes, dtype=np.int64)
     known, returning = base.copy(), base_returning.copy()
-    one_set = _are_equal(low, high)
+    one_set = tables.shared and _are_equal(low, high)
     view = View(tables, low, high, asked, one_set, rest, back, known, returning)
     labels = np.zeros((256, NEXT + 1), dtype=np.int64)
     backs = np.zeros((256, classes), dtype=np.int64)
@@ -81,7 +81,7 @@ def search(
         label[MOVED], label[SPENT] = -tables.sizes[asked.leaving], -tables.back[asked.leaving]
     c, change = max(0, asked.leaving), -1 if asked.leaving >= 0 else 0
     label[WAITED], label[RUN] = _advance(view, c, change, label[MOVED], 0, 0, 0)
-    label[FREE] = asked.begin
+    label[FREE] = label[AWAY] = asked.begin
     put(proposals[0], label)
     proposed = 1
     codes = (0, 0)
@@ -158,15 +158,22 @@ def _advance(
     """Run operations once the link is free; return the ticks waited, and the operations run."""
     begun = run
     while run < len(view.tables.need):
-        if missing(view, c, change, moved, run) > 0 or overdue(view, c, change, run) > 0:
-            break
-        fewer = lost(view, c, change, view.tables.out[c, run])
-        if view.asked.least - moved > view.known[MAY, run] - view.tables.sizes[c] * fewer:
+        lacks = missing(view, c, change, moved, run) > 0
+        if lacks or _is_due(view, c, change, moved, run):
             break
         run += 1
     if run > begun:
         waited = max(waited, free - view.tables.clock[begun])
     return waited, run
+
+
+@inlined
+def _is_due(view: View, c: int, change: int, moved: int, k: int) -> bool:
+    """Whether more is out than may be when operation `k` starts."""
+    if overdue(view, c, change, k) > 0:
+        return True
+    fewer = lost(view, c, change, view.tables.out[c, k])
+    return bool(view.asked.least - moved > view.known[MAY, k] - view.tables.sizes[c] * fewer)
 
 
 @inlined
@@ -178,7 +185,9 @@ def _measure(view: View, c: int, change: int, label: IntArray) -> None:
     leaving = both = 0
     lacking = _lacking(view, c, change, moved, run)
     if lacking > 0:
-        leaving = ticks_of_bytes(lacking, tables.away_rate)
+        # On a duplex link the first to leave may have been under way at the cut.
+        first = 0 if tables.shared or label[GONE] == 1 else tables.largest
+        leaving = ticks_of_bytes(max(0, lacking - first), tables.away_rate)
     later = _lacking_later(view, c, change, moved, run, lacking)
     if later > 0:
         both = max(both_ways(tables, later), tables.twice)
@@ -189,19 +198,51 @@ def _measure(view: View, c: int, change: int, label: IntArray) -> None:
     if run > 0:
         stays = label[WAITED] + tables.clock[run - 1] + view.rest[run - 1]
     if run < count:
-        length = max(length, free + leaving + total - tables.clock[run])
+        # The next operation waits for departures, or for a return, or for both.
+        begin = label[AWAY] + leaving
+        if _is_due(view, c, change, moved, run):
+            begin = max(begin, free)
+        length = max(length, begin + total - tables.clock[run])
         stays = max(stays, free + view.rest[run])
+    if not tables.shared:
+        # The link back does not wait for departures.
+        leaving = 0
+    if run < count:
+        starts = _after_returns(view, c, change, run, link - _staying(view, c, change, run), free)
+        longest = max(longest, starts + leaving + total - tables.clock[run])
     for e in range(len(tables.due)):
         k = tables.due[e]
         if k >= run:
             out = view.returning[e] - tables.back[c] * lost(view, c, change, tables.out[c, k])
-            longest = max(longest, link - out + leaving + total - tables.clock[k])
+            starts = _after_returns(view, c, change, k, link - out, free)
+            longest = max(longest, starts + leaving + total - tables.clock[k])
             stays_link = max(stays_link, link - out + view.rest[k])
     if label[GONE] == 0 and not _more(view, c, change):
         longest = max(longest, min(stays_link, link + tables.twice))
         length = max(length, min(stays, link + tables.twice))
     label[LINK] = max(label[LINK], longest)
     label[LENGTH] = max(label[LENGTH], length, label[LINK])
+
+
+@inlined
+def _after_returns(view: View, c: int, change: int, k: int, time: int, free: int) -> int:
+    """Return when operation `k` can start at the earliest; what returns before takes until `time`.
+
+    Over a duplex link the last one may still be under way when it starts, which is said by 0, if no
+    other has to begin before it and it is not itself due.
+    """
+    due = change == 1 and view.tables.out[c, k] < view.low[c] - view.back[c]
+    return time if view.tables.shared or time > free or due else 0
+
+
+@inlined
+def _staying(view: View, c: int, change: int, k: int) -> int:
+    """Return the ticks in which what may be out when operation `k` starts returns."""
+    ticks = 0
+    for d in range(len(view.back)):
+        out = view.high[d] - view.back[d] - (change if d == c else 0)
+        ticks += view.tables.back[d] * min(out, view.tables.out[d, k])
+    return ticks
 
 
 @inlined
@@ -252,11 +293,14 @@ def _propose(
         proposal[column] = label[column]
     proposal[MOVED] += change * view.tables.sizes[c]
     proposal[SPENT] += change * view.tables.back[c]
-    proposal[FREE] = begin + ticks
+    if view.tables.shared or change == 1:
+        proposal[FREE] = begin + ticks
+    if view.tables.shared or change == -1:
+        proposal[AWAY] = begin + ticks
     proposal[GONE] = max(label[GONE], change < 0)
     proposal[MERIT] += _merit(view, c, change)
     proposal[WAITED], proposal[RUN] = _advance(
-        view, c, change, proposal[MOVED], proposal[FREE], label[WAITED], run
+        view, c, change, proposal[MOVED], begin + ticks, label[WAITED], run
     )
 
 
@@ -276,7 +320,7 @@ def _return(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     waits = view.one_set and label[RUN] < len(tables.need)
     if waits and missing(view, c, 1, moved, label[RUN]) > 0:
         return 0
-    proposed, begin = 0, label[FREE]
+    proposed, begin = 0, max(label[FREE], label[AWAY])
     # If it begins after that, all else that is out comes back too late.
     latest = asked.limit + label[SPENT] - asked.ticks
     k = np.searchsorted(tables.clock[1 : label[RUN] + 1], begin - label[WAITED], side="right")
@@ -299,21 +343,30 @@ def _leave(view: View, label: IntArray, c: int, proposals: IntArray) -> int:
     """Propose the label after a tensor leaves; operations that need it are taken back."""
     tables, asked = view.tables, view.asked
     out = view.low[c] - view.back[c] + 1
-    # Both its transfers come on top of the returns of all else that is out.
-    latest = asked.limit + label[SPENT] - asked.ticks - tables.away[c] - tables.back[c]
-    if out > tables.here[c] or label[FREE] > latest:
+    # Its return comes on top of those of all else that is out, and so does a departure over the
+    # same link.
+    latest = asked.limit + label[SPENT] - asked.ticks - tables.back[c]
+    if tables.shared:
+        latest -= tables.away[c]
+    begin = label[AWAY]
+    if not tables.shared and label[GONE] == 0:
+        # It may have been under way at the cut.
+        begin -= tables.away[c]
+    last = asked.limit - tables.away[c] - tables.back[c]
+    if out > tables.here[c] or label[FREE] > latest or begin > last:
         return 0
     run = 0
     while run < label[RUN] and out <= tables.out[c, run]:
         run += 1
-    _propose(view, label, c, -1, label[FREE], run, proposals[0])
+    _propose(view, label, c, -1, begin, run, proposals[0])
     return 1
 
 
 @inlined
 def _as_good(one: IntArray, two: IntArray) -> bool:
     """Whether a label is at least as good as another with the same tensors back."""
-    return bool(one[FREE] <= two[FREE] and one[WAITED] <= two[WAITED] and one[RUN] >= two[RUN])
+    later = one[FREE] > two[FREE] or one[AWAY] > two[AWAY] or one[WAITED] > two[WAITED]
+    return bool(not later and one[RUN] >= two[RUN])
 
 
 @inlined

@@ -55,9 +55,11 @@ def with_crossing(cut: Cut, limits: SetLimits, places: range) -> list[SetLimits]
     """Return schedules with nothing under way, and those with each of some classes on each side.
 
     What is under way is not out, so one tensor less of its class can be; where none is left for
-    that, the limits are empty.
+    that, the limits are empty. On a duplex link there is one part for all that may be under way.
     """
     parts = [limits]
+    if not cut.sides[FRONT].shared:
+        return parts
     for side in (FRONT, BACK):
         for place in places:
             others = int(cut.sides[side].here[place]) - 1
@@ -123,7 +125,7 @@ def least_ticks(cut: Cut, limits: SetLimits) -> tuple[int, int] | None:
 
 def within_ticks(cut: Cut, limits: SetLimits, ticks: int) -> SetLimits:
     """Return the part whose bytes can leave and return within so many ticks."""
-    a_byte = cut.a_round_trip[FRONT]
+    a_byte = cut.a_return_on_both
     most = limits.most if a_byte == 0 else min(limits.most, int(ticks / a_byte))
     return replace(limits, most=most)
 

@@ -11,7 +11,7 @@ from itertools import compress
 import numpy as np
 
 from offcert.core.compiled import IntArray, inlined, inner
-from offcert.core.platform import Kind
+from offcert.core.platform import Kind, Link
 from offcert.core.trace import Tensor
 from offcert.questions.schedule.problem import Problem
 from offcert.verification.ends.sides import link_rate, ticks_of
@@ -31,12 +31,14 @@ Tables = namedtuple(
         "sizes",  # (C,) bytes
         "back",  # (C,) ticks of the transfer that brings one back
         "away",  # (C,) ticks of the one that takes it away
-        "twice",  # ticks in which a tensor can go and return, at least
+        "twice",  # ticks that the link back loses at least if a tensor goes and returns
         "back_rate",  # (2,) numerator and denominator of the bytes a tick, rounded up
         "away_rate",  # (2,)
         "movables",  # (M, 3) class, due, close of each tensor, those that may stay longest first
         "worth",  # (C, R) how urgent the return of a tensor is, by the number still out
         "radix",  # (2, C) weights of the two numbers that stand for what is back
+        "shared",  # whether both directions take turns on the link
+        "largest",  # bytes of the largest tensor that may be out on this side
     ],
 )
 # A question about a side. Between `least` and `most` bytes are out at the cut, and all of them take
@@ -130,8 +132,9 @@ def ticks_of_bytes(amount: int, rate: IntArray) -> int:
 
 @inlined
 def both_ways(tables: Tables, amount: int) -> int:
-    """Return the least ticks in which so many bytes can go away and come back."""
-    return ticks_of_bytes(amount, tables.away_rate) + ticks_of_bytes(amount, tables.back_rate)
+    """Return the least ticks that the link back loses if so many bytes go away and come back."""
+    away = ticks_of_bytes(amount, tables.away_rate) if tables.shared else 0
+    return away + ticks_of_bytes(amount, tables.back_rate)
 
 
 @inlined
@@ -213,11 +216,21 @@ class Cut:
 
     @cached_property
     def a_round_trip(self) -> list[Fraction]:
-        """For each side the least ticks in which a byte goes away and comes back."""
+        """For each side the least ticks that its link back loses if a byte goes and comes back."""
         return [
-            sum((Fraction(int(ticks), int(size)) for size, ticks in rates), Fraction(0))
-            for rates in [(side.back_rate, side.away_rate) for side in self.sides]
+            _a_byte(side.back_rate) + (_a_byte(side.away_rate) if side.shared else 0)
+            for side in self.sides
         ]
+
+    @cached_property
+    def a_return_on_both(self) -> Fraction:
+        """The least ticks in which a byte that is out at the cut returns on both sides."""
+        front, back = self.sides
+        return _a_byte(front.back_rate) + _a_byte(back.back_rate)
+
+
+def _a_byte(rate: IntArray) -> Fraction:
+    return Fraction(int(rate[1]), int(rate[0]))
 
 
 @dataclass(frozen=True)
@@ -291,6 +304,7 @@ def _side(
     clock = np.cumsum([0, *(problem.trace.durations[operation] for operation in order)])
     # Ticks that a tensor of each size takes to go and return; of some sizes this side has none.
     trips = [go + come for go, come in zip(*ticks, strict=True)]
+    shared = problem.platform.link is Link.SIMPLEX
     counts = [len(listed) for listed in members]
     radix = _radix(counts)
     # All that is ever added up on one side, with what departures and waiting can come to.
@@ -310,7 +324,7 @@ def _side(
         sizes=_array(sizes),
         back=_array(ticks[0]),
         away=_array(ticks[1]),
-        twice=min(compress(trips, counts), default=_LARGEST // 2),
+        twice=min(compress(trips if shared else ticks[0], counts), default=_LARGEST // 2),
         back_rate=_array(link_rate(problem, kinds[0], volume)),
         away_rate=_array(link_rate(problem, kinds[1], volume)),
         movables=_array(
@@ -318,6 +332,8 @@ def _side(
         ).reshape(-1, 3),
         worth=_worth(members, len(order)),
         radix=radix,
+        shared=shared,
+        largest=max(compress(sizes, counts), default=0),
     )
 
 

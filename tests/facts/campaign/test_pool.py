@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offcert.campaign.pool import Failure, Pool, PoolTask, describe_death
+from offcert.campaign.pool import Failure, PoolTask, ProcessPool, describe_death
 from support.workers.pool_workers import allocate, interrupt, quick_or_asleep, say_and_sleep, square
 
 
@@ -33,7 +33,7 @@ def gone_within(process: int, seconds: float) -> bool:
 
 def test_an_item_that_ends_its_process_is_the_one_that_fails() -> None:
     tasks = [PoolTask((1, -2, 3, -4, 5), 60.0), PoolTask((), 60.0), PoolTask((6,), 60.0)]
-    answers = dict(Pool(square, 2).run(tasks))
+    answers = dict(ProcessPool(square, 2).run(tasks))
     failed = {item: answer for item, answer in answers.items() if isinstance(answer, Failure)}
     assert {item: answer.reason for item, answer in failed.items()} == {
         -2: "the process ended with exit code 3",
@@ -48,12 +48,14 @@ def test_an_item_that_ends_its_process_is_the_one_that_fails() -> None:
 
 
 def test_ctrl_c_is_for_the_campaign_alone() -> None:
-    assert list(Pool(interrupt, 1).run([PoolTask((1, 2), 60.0)])) == [(1, 1), (2, 2)]
+    assert list(ProcessPool(interrupt, 1).run([PoolTask((1, 2), 60.0)])) == [(1, 1), (2, 2)]
 
 
 def test_too_much_memory_is_a_reason() -> None:
     most = 4 * 2**30
-    answers = list(Pool(allocate, 1, most_bytes=most).run([PoolTask((10, 8 * 2**30, 20), 60.0)]))
+    answers = list(
+        ProcessPool(allocate, 1, most_bytes=most).run([PoolTask((10, 8 * 2**30, 20), 60.0)])
+    )
     assert answers[0] == (10, 10)
     assert answers[2] == (20, 20)
     assert answers[1][1].reason == "out of memory"
@@ -61,7 +63,7 @@ def test_too_much_memory_is_a_reason() -> None:
 
 def test_what_is_overdue_is_killed_and_what_comes_after_it_is_not(tmp_path: Path) -> None:
     path = tmp_path / "process"
-    pool = Pool(say_and_sleep, 1)
+    pool = ProcessPool(say_and_sleep, 1)
     [(_, answer)] = pool.run([PoolTask((str(path),), 1.0)])
     assert answer.reason.endswith("s without an answer")
     assert 1.0 <= answer.seconds < 20.0
@@ -70,7 +72,7 @@ def test_what_is_overdue_is_killed_and_what_comes_after_it_is_not(tmp_path: Path
 
 def test_who_stops_listening_leaves_no_process(tmp_path: Path) -> None:
     path = tmp_path / "process"
-    answers = Pool(quick_or_asleep, 2).run(
+    answers = ProcessPool(quick_or_asleep, 2).run(
         [PoolTask(("quick",), 60.0), PoolTask((str(path),), 60.0)]
     )
     next(answers)
@@ -86,9 +88,9 @@ def test_a_killed_campaign_leaves_no_process(tmp_path: Path) -> None:
     path = tmp_path / "process"
     code = (
         "from support.workers.pool_workers import say_and_sleep\n"
-        "from offcert.campaign.pool import Pool, PoolTask\n"
+        "from offcert.campaign.pool import ProcessPool, PoolTask\n"
         "if __name__ == '__main__':\n"
-        f"    list(Pool(say_and_sleep, 1).run([PoolTask(({str(path)!r},), 60.0)]))\n"
+        f"    list(ProcessPool(say_and_sleep, 1).run([PoolTask(({str(path)!r},), 60.0)]))\n"
     )
     script = tmp_path / "campaign.py"
     script.write_text(code)
@@ -105,8 +107,8 @@ def test_what_solvers_print_is_not_what_the_program_prints() -> None:
     # The server keeps the streams that it was started with, so a fresh program is needed.
     code = (
         "from support.workers.pool_workers import chatter\n"
-        "from offcert.campaign.pool import Pool, PoolTask\n"
-        "print(list(Pool(chatter, 1).run([PoolTask(('noise',), 60.0)])))\n"
+        "from offcert.campaign.pool import ProcessPool, PoolTask\n"
+        "print(list(ProcessPool(chatter, 1).run([PoolTask(('noise',), 60.0)])))\n"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(

@@ -10,7 +10,7 @@ import pytest
 
 from offcert.campaign import run as module
 from offcert.campaign.cells import Cell, CellSettings, grid
-from offcert.campaign.pool import Pool, PoolTask
+from offcert.campaign.pool import PoolTask, ProcessPool
 from offcert.campaign.run import CampaignProgress, batches, run
 from offcert.campaign.storage import Row
 from offcert.campaign.table import CampaignTable
@@ -216,11 +216,11 @@ def test_patience_is_for_each_cell() -> None:
 
 
 def test_nothing_to_do_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    class NeverStarts(Pool):
+    class NeverStarts(ProcessPool):
         def _start(self, task: PoolTask) -> None:
             raise AssertionError
 
-    monkeypatch.setattr(module, "Pool", NeverStarts)
+    monkeypatch.setattr(module, "ProcessPool", NeverStarts)
     with CampaignTable() as table:
         assert run([], table).cells == 0
 

@@ -41,6 +41,7 @@ except NotCompiledError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_only_to_be_loaded_is_not_compiled(tmp_path: Path) -> None:
     script = tmp_path / "offcert_twice.py"
     script.write_text(_CODE)

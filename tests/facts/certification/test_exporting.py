@@ -95,6 +95,7 @@ def test_known_optima(tmp_path: Path, solver: Any, name: str) -> None:
         assert 0.7 * best < value <= best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_rounded_down_bounds_and_rounded_up_is_legal(tmp_path: Path, seed: int) -> None:
     base = UniformChains(stages=2).problem(seed)

@@ -69,6 +69,7 @@ def plainest(problem: Problem) -> int:
     return simulate(problem, sequential(problem)).makespan
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*the search goes on without it")
 def test_without_any_solver_the_plainest_plan_and_the_cheap_bounds_remain(
     monkeypatch: pytest.MonkeyPatch,

@@ -87,6 +87,7 @@ def test_chains_have_persistent_checkpoints_and_every_layer_checkpointed(number:
         assert found <= makespan(problem, lambda: checkpoint_execution(chain, selected))  # noqa: B023
 
 
+@pytest.mark.slow
 def test_long_chains_do_without_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints of 700 stages took eleven seconds of a processor, whatever the limit of time."""
     asked: list[int] = []
@@ -102,6 +103,7 @@ def test_long_chains_do_without_what_takes_long(monkeypatch: pytest.MonkeyPatch)
     assert asked == [20]
 
 
+@pytest.mark.slow
 def test_a_search_without_time_has_them() -> None:
     for problem in problems()[:6]:
         found = certify(problem, time_limit=0.01, workers=1).result.objective

@@ -56,6 +56,7 @@ def tight(minimise: Minimise = Minimise.TIME) -> Problem:
     return replace(problem, minimise=minimise, deadline=deadline, offload=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["joint-search", "rematerialisation"])
 def test_searches_for_what_runs_again(name: str) -> None:
     search = Search(tight(), FOREVER)
@@ -63,6 +64,7 @@ def test_searches_for_what_runs_again(name: str) -> None:
     assert search.objective is not None
 
 
+@pytest.mark.slow
 def test_the_search_under_a_sinking_limit() -> None:
     search = Search(tight(Minimise.MEMORY), FOREVER)
     interrupted(search, STEPS["sinking-search"].step)
@@ -70,6 +72,7 @@ def test_the_search_under_a_sinking_limit() -> None:
     assert search.objective < search.problem.trace.peak_memory
 
 
+@pytest.mark.slow
 def test_annealing_over_transfers() -> None:
     problem = random_problem(7, 12, 12)
     search = Search(problem, FOREVER)

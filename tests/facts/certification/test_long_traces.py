@@ -86,6 +86,7 @@ def test_without_any_time_there_is_a_schedule_and_a_proved_bound(nested: bool) -
     assert steps_of(problem, time_limit=1e-9) == ["sequential", "combinatorial bounds"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", Link)
 def test_a_few_seconds_leave_next_to_nothing_open(link: Link) -> None:
     problem = long_problem(4, 1_000, 400, link=link)

@@ -18,7 +18,7 @@ from offcert.heuristics.evictions.dynprog import dynprog
 from offcert.heuristics.evictions.rules import tflms
 from offcert.heuristics.evictions.vdnn import vdnn, vdnn_policy
 from offcert.heuristics.joint.search import joint_search
-from offcert.heuristics.orders.order_search import order_search
+from offcert.heuristics.orders.order_search import _OF_ORDERS
 from offcert.instances.cnn import cnn_chain
 from offcert.questions.schedule.simulate import simulate
 
@@ -29,12 +29,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "vdnn-conv": vdnn_policy,
     "autoswap": autoswap,
     "tflms": tflms,
-    "order-search": order_search,
     "persistent": persistent,
     "joint-search": joint_search,
 }
 # What is tried in turn, or is said where the method is called and not in its signature.
-ELSEWHERE = {"local-search", "combined", "vdnn-tasks"}
+ELSEWHERE = {"local-search", "order-search", "combined", "vdnn-tasks"}
 BASE = cnn_chain(8, 2)
 PROBLEM = BASE.with_memory(BASE.trace.least_memory)
 
@@ -56,6 +55,8 @@ def test_options_and_defaults_are_those_of_the_function(name: str) -> None:
 def test_the_patience_of_annealing_is_the_default() -> None:
     (option,) = METHODS["local-search"].options
     assert option.default == str(_PATIENCE)
+    (option,) = METHODS["order-search"].options
+    assert option.default == str(_OF_ORDERS.patience)
     assert "slots" in inspect.signature(combined_plan).parameters
 
 

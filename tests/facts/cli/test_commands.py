@@ -136,7 +136,11 @@ def test_infeasible_memory_is_a_result(
         (["verify", "PROBLEM"], 'format must be "offcert-certificate"'),
         (["plot", "PROBLEM", "-o", "x.pdf"], "format must be"),
         (["certify", "PROBLEM", "-o", "/dev/null/c.json"], "cannot be written"),
-        (["profile", "no-such-net", "--input", "1x3x32x32", "-o", "p.json"], "no-such-net"),
+        pytest.param(
+            ["profile", "no-such-net", "--input", "1x3x32x32", "-o", "p.json"],
+            "no-such-net",
+            marks=pytest.mark.slow,
+        ),
         (["profile", "resnet18", "--input", "1xx", "-o", "p.json"], "1xx"),
     ],
 )

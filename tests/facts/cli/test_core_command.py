@@ -49,6 +49,7 @@ def test_it_writes_what_the_generator_finds(
     assert table.startswith("| memory | ratio 1/2 | ratio 1 | ratio 2 | ratio 4 | ratio 8 |")
 
 
+@pytest.mark.slow
 def test_the_map_is_a_table_with_the_hardest_point_in_bold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

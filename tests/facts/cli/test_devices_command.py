@@ -7,7 +7,7 @@ import pytest
 
 from offcert.cli import main
 from offcert.heuristics.devices import RULES
-from offcert.proofs.devices_certificate import read_devices_certificate
+from offcert.proofs.devices_certificate import DevicesCertificate
 from offcert.questions.devices.problem import read_devices_problem, write_devices_problem
 from support.problems.devices import three_layers
 
@@ -62,7 +62,7 @@ def test_networks_of_the_paper(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["generate", "modnn", "resnet34", *choices, "-o", str(source)]) == 0
     arguments = ["devices", str(source), "--rule", "fifo"]
     assert main([*arguments, "-o", str(target), "--time-limit", "2"]) == 0
-    certificate = read_devices_certificate(target)
+    certificate = DevicesCertificate.read(target)
     step = certificate.problem.step
     # Two rounds of 64 images, the gradients of the second one.
     assert min(each.ready for each in certificate.problem.gradients) > len(step.trace) / 2
@@ -96,7 +96,7 @@ def test_an_interrupt_writes_what_is_known(
     kept = []
 
     def interrupt(*_: object, **__: object) -> None:
-        kept.append(read_devices_certificate(target))
+        kept.append(DevicesCertificate.read(target))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("offcert.certification.devices.devices_bounds", interrupt)
@@ -105,7 +105,7 @@ def test_an_interrupt_writes_what_is_known(
     said = capsys.readouterr()
     assert "bound 18 best - rules" in said.err
     assert "bound 18 best 34 gap 47.0588 % rules" in said.err
-    assert kept[0].objective == read_devices_certificate(target).objective == 34
+    assert kept[0].objective == DevicesCertificate.read(target).objective == 34
     assert main(["verify", str(target)]) == 0
 
 

@@ -170,6 +170,7 @@ def test_bad_arguments_get_one_line(
     assert text.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_library_of_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

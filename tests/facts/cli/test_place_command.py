@@ -21,8 +21,8 @@ from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.proofs.certificate import read_certificate
-from offcert.proofs.placement_certificate import read_placement
-from offcert.proofs.split_certificate import SplitCertificate, read_split_certificate
+from offcert.proofs.placement_certificate import PlacementCertificate
+from offcert.proofs.split_certificate import SplitCertificate
 from offcert.questions.placement.files import placement_problem_to_json
 from offcert.questions.placement.problem import PlacementProblem, Residence
 from offcert.questions.split.menu import Alternative, Menu
@@ -52,7 +52,7 @@ def test_a_table_is_placed_written_verified_and_drawn(
     assert main(["place", table, "--alignment", "1KiB", "-o", placed]) == 0
     said = capsys.readouterr().out
     assert said.startswith("t: OPTIMAL\n  residences   3\n  load         7.00 KiB (7168 B)\n")
-    assert read_placement(placed).result.pool == 7168
+    assert PlacementCertificate.read(placed).result.pool == 7168
     assert main(["verify", placed]) == 0
     said = capsys.readouterr().out
     assert said.startswith(
@@ -276,7 +276,7 @@ def test_every_round_of_a_step_is_placed_and_verified(
     said = capsys.readouterr().out
     assert said.startswith("round 1 of 2\npair")
     assert said.count("the pool fits") == 2
-    found = read_split_certificate(placed)
+    found = SplitCertificate.read(placed)
     pools = [part.result.pool or 0 for each in found.rounds if (part := each.certificate.placement)]
     assert len(pools) == 2
     assert main(["place", step, "--method", "greedy-size", "--json"]) == 0
@@ -297,7 +297,7 @@ def test_every_round_of_a_step_is_placed_and_verified(
 
 
 def test_python_places_a_step_as_the_command_does(step: str) -> None:
-    certificate = read_split_certificate(step)
+    certificate = SplitCertificate.read(step)
     kept: list[SplitCertificate] = []
     placed = offcert.place(certificate, "greedy-size", alignment=2, keep=kept.append)
     assert [each.certificate.placement for each in certificate.rounds] == [None, None]
@@ -318,7 +318,7 @@ def test_copies_on_the_host_are_placed_by_themselves(
     assert main(["place", certificate, "--host", "-o", placed]) == 0
     assert "on the host: OPTIMAL" in capsys.readouterr().out
     assert main(["verify", placed]) == 0
-    problem, given = read_placement(placed).problem, read_certificate(certificate)
+    problem, given = PlacementCertificate.read(placed).problem, read_certificate(certificate)
     schedule, trace = given.result.schedule, given.executed.trace
     moved = {trace.gaps[each.gap].tensor: each for each in schedule.transfers}
     assert [each.name for each in problem.residences] == [
@@ -333,7 +333,7 @@ def test_copies_on_the_host_are_placed_by_themselves(
     # Rounds of a step follow each other; within 10 bytes one of a and b has to leave.
     step = step_within(10, tmp_path / "s.json")
     assert main(["place", step, "--host", "-o", placed]) == 0
-    found, rounds = read_placement(placed).problem, read_split_certificate(step).rounds
+    found, rounds = PlacementCertificate.read(placed).problem, SplitCertificate.read(step).rounds
     lengths = [each.certificate.result.objective for each in rounds]
     assert {each.name[-7:] for each in found.residences} == {"round 1", "round 2"}
     ends = {"1": (0, lengths[0]), "2": (lengths[0], sum(lengths))}
@@ -372,7 +372,7 @@ def test_a_step_is_no_table_and_needs_a_schedule(
 ) -> None:
     assert main(["place", step, "-o", str(tmp_path / "o.csv")]) == 2
     assert "which has no place for the rounds of a step" in capsys.readouterr().err
-    document = replace(read_split_certificate(step), split=None, rounds=())
+    document = replace(SplitCertificate.read(step), split=None, rounds=())
     document.write(step)
     assert main(["place", step]) == 2
     assert "holds no schedule, so there is nothing to be placed" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from support.workers.campaign_workers import DOOMED
 from support.workers.pool_workers import square
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "execute", campaign_workers.work)
     problem = replace(cnn_chain(8, 0), name=DOOMED)

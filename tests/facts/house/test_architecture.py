@@ -221,12 +221,14 @@ def test_what_the_lab_names_for_the_package_is_there() -> None:
         assert callable(getattr(import_module(module), name))
 
 
+@pytest.mark.slow
 def test_who_imports_by_names_is_known() -> None:
     found = {
         str(path.relative_to(ROOT))
         for path in modules()
         if path != ROOT / "__init__.py"
-        for node in ast.walk(ast.parse(path.read_text()))
+        and re.search("load|import_module", text := path.read_text())
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and looks_up(node)
     }
     assert found == set(BY_NAME)
@@ -246,7 +248,7 @@ def looks_up(call: ast.Call) -> bool:
     name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     if name == "import_module":
         return not isinstance(call.args[0], ast.Constant)
-    return bool(LATER.fullmatch(ast.unparse(call)))
+    return name == "load" and LATER.fullmatch(ast.unparse(call)) is not None
 
 
 def home(name: str) -> Path | None:
@@ -361,6 +363,7 @@ def test_planted_imports_are_found(planted: str, tmp_path: Path) -> None:
     assert foreign([file])
 
 
+@pytest.mark.slow
 def test_what_verification_loads_is_questions_and_proofs_only(tmp_path: Path) -> None:
     """Also what it imports by a name that it reads: a verifier by the registry's."""
     certificates = sorted((ROOT.parent / "docs" / "certificates").glob("theory-*.json"))

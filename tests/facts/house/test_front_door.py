@@ -97,6 +97,7 @@ def test_nobody_inside_uses_it() -> None:
             assert not names, f"{path} uses {names}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before",
     [

@@ -32,6 +32,7 @@ from offcert_lab.hunts.adversarial.checkpoint_chains import AdversarialCheckpoin
 from offcert_lab.hunts.phase import CoreProblems
 
 
+@pytest.mark.slow
 def test_there_are_at_least_120_problems_under_names_of_their_own() -> None:
     found = names()
     assert len(found) >= 120

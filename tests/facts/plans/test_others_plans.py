@@ -158,6 +158,7 @@ def test_a_chunk_of_layers_runs_again_as_one() -> None:
     assert found.peak > audited(LAYERS_AGAIN).peak
 
 
+@pytest.mark.slow
 def test_the_same_plan_as_a_sequence_and_as_matrices() -> None:
     """A checkpointed step, run by run; POET's matrix has a stage for each first run."""
     network = STACK.computed
@@ -266,6 +267,7 @@ def test_where_everything_can_run_again_there_is_no_backward_pass_to_save_for() 
     assert (found.faults, found.step, found.moved) == ((), 3, 0)
 
 
+@pytest.mark.slow
 def test_the_distance_is_to_what_is_proved_at_the_same_peak() -> None:
     """With room for everything, the plan that computes all layers again is worse by all of that."""
     found = audited(LAYERS_AGAIN, seconds=2.0)
@@ -323,6 +325,7 @@ def test_documents_that_are_no_plans(document: Any, message: str) -> None:
         audit(STACK, document, time_limit=0.1)
 
 
+@pytest.mark.slow
 def test_one_table_for_several_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     problem = tmp_path / "problem.json"
     offcert.write_problem(problem, STACK)

@@ -69,6 +69,7 @@ def test_live_bytes_are_the_memory_curve_and_no_addresses_overlap(seed: int) -> 
         assert most == max(memory_curve(found.problem, schedule)[1])
 
 
+@pytest.mark.slow
 def test_pytorch_reads_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from torch.cuda import _memory_viz
 

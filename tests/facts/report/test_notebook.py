@@ -172,6 +172,7 @@ def test_what_has_not_been_verified_is_drawn_as_it_claims() -> None:
     assert drawn == 2 * (3 + 12)
 
 
+@pytest.mark.slow
 def test_what_has_no_picture_is_a_table() -> None:
     """A trace, a result, the library, and what verification found."""
     import offcert

@@ -44,10 +44,10 @@ def advised(problem: Problem, pivot: int, least: int, target: int) -> Outward:
 
 
 def overreaching(
-    seeds: Iterable[int], stages: int, over: int
+    seeds: Iterable[int], stages: int, over: int, *, duplex: bool = False
 ) -> Iterator[tuple[Problem, int, Outward]]:
     """Yield problems with their optima and advice for bounds so far above them."""
-    for problem, optimum, pivot, least, rng in cases(seeds, stages):
+    for problem, optimum, pivot, least, rng in cases(seeds, stages, duplex=duplex):
         with suppress(MethodError), pytest.MonkeyPatch.context() as patch:
             # With fewer sets one by one, parts are divided in other ways.
             patch.setattr(trees, "AT_ONCE", rng.choice((0, 3, 32)))
@@ -60,10 +60,22 @@ def fault(problem: Problem, proof: Outward, claim: int, **changes: Any) -> str |
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("first", "stages", "over"), [(0, 4, 1), (3000, 5, 1), (3060, 5, 3)])
-def test_no_claim_above_the_optimum_is_established(first: int, stages: int, over: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "stages", "over", "duplex"),
+    [
+        (0, 4, 1, False),
+        (3000, 5, 1, False),
+        (3060, 5, 3, False),
+        (0, 4, 1, True),
+        (3000, 5, 1, True),
+    ],
+)
+def test_no_claim_above_the_optimum_is_established(
+    first: int, stages: int, over: int, duplex: bool
+) -> None:
     refused = established = 0
-    for problem, optimum, proof in overreaching(range(first, first + 35), stages, over):
+    seeds = range(first, first + 35)
+    for problem, optimum, proof in overreaching(seeds, stages, over, duplex=duplex):
         said = fault(problem, proof, optimum + over)
         assert said is not None, problem.name
         assert said.startswith(("as far as the search can tell", "details.splits["))
@@ -100,9 +112,10 @@ def mutated(rng: random.Random, proof: Outward) -> Advice:
     }
 
 
-def test_wrong_advice_can_only_make_the_answer_no() -> None:
+@pytest.mark.parametrize("duplex", [False, True])
+def test_wrong_advice_can_only_make_the_answer_no(duplex: bool) -> None:
     tried = 0
-    for problem, optimum, proof in overreaching(range(6000, 6040), 4, 1):
+    for problem, optimum, proof in overreaching(range(6000, 6040), 4, 1, duplex=duplex):
         rng = random.Random(problem.name)
         for _ in range(12):
             assert fault(problem, proof, optimum + 1, **mutated(rng, proof)) is not None
@@ -140,16 +153,28 @@ def close_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outward_tables, "places_after", fewer)
 
 
+def take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have both directions of a duplex link wait for each other, with nothing under way."""
+    plain = outward_tables.cut_at
+
+    def turns(*parts: Any) -> Any:
+        cut = plain(*parts)
+        return replace(cut, sides=tuple(side._replace(shared=True) for side in cut.sides))
+
+    monkeypatch.setattr(outward_check, "cut_at", turns)
+    forget_crossings(monkeypatch)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "break_it",
-    [forget_crossings, let_nothing_leave, drop_a_set, share_nothing, close_too_early],
+    [forget_crossings, let_nothing_leave, drop_a_set, share_nothing, close_too_early, take_turns],
 )
 def test_a_checker_that_forgets_something_is_found_out(break_it: Any) -> None:
     wrong = 0
     # In some of these something has to be under way at the cut.
     seeds = [*range(3000, 3040), 3045, 3072, 3223, 3262, 3290]
-    for problem, optimum, proof in overreaching(seeds, 5, 1):
+    for problem, optimum, proof in overreaching(seeds, 5, 1, duplex=break_it is take_turns):
         with pytest.MonkeyPatch.context() as patch:
             break_it(patch)
             splits = proof.splits
@@ -321,11 +346,12 @@ def test_it_applies_to_what_it_is_for() -> None:
     assert outward_fault(problem, optimum, proof) is None
     paused = replace(problem, transfers=Transfers.INTERRUPTIBLE)
     assert "interruptible" in (outward_fault(paused, optimum, proof) or "")
+    # On a duplex link there are fewer parts to begin with.
     duplex = replace(problem, platform=replace(problem.platform, link=Link.DUPLEX))
-    assert "duplex" in (outward_fault(duplex, optimum, proof) or "")
+    assert "divides nothing" in (outward_fault(duplex, optimum, proof) or "")
     # What needs no search is true whatever the advice.
     nonsense = replace(proof, pivot=-1, splits=(["nonsense"],))
-    assert outward_fault(duplex, problem.trace.compute_time, nonsense) is None
+    assert outward_fault(paused, problem.trace.compute_time, nonsense) is None
     infeasible = problem.with_memory(problem.trace.least_memory - 1)
     assert outward_fault(infeasible, 10**9, proof) is None
 

@@ -106,7 +106,7 @@ def test_plans_share_what_the_host_has():
 
 
 def test_memory_by_way_of_which_copies_go_to_files_is_shared_too():
-    device = SimulatedDevice(policy="ideal")
+    device = SimulatedDevice()
     spilling = {"host_memory": 44_000, "host_spill": True, "recompute": "none", "device": device}
     training = trained((32, 32, 64, 64), **spilling)
     assert training.steps["planned"] == 2

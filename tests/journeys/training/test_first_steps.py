@@ -78,7 +78,7 @@ class Loop:
 def device_of(limit: int) -> SimulatedDevice:
     """Return a device on which an operator whose output does not fit raises an error."""
     platform = Platform(0, Fraction(12), Link.DUPLEX)
-    return SimulatedDevice(platform, memory=limit, policy="ideal", strict=True)
+    return SimulatedDevice(platform, memory=limit, strict=True)
 
 
 @pytest.mark.parametrize(("hardware", "steps"), [("v100-pcie", 20), (None, 40)])

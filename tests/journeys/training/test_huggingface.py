@@ -357,14 +357,28 @@ def test_auto_is_refused_where_the_trainer_compiles_before_its_first_step(tmp_pa
     assert callback.offload is None
 
 
+class Tiny(torch.nn.Module):
+    """Two graphs of a few kernels: a compiler takes most of a second for each."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(64, 16)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(16, 16) for _ in range(3))
+        self.head = torch.nn.Linear(16, 64)
+
+    def forward(self, input_ids, labels, attention_mask=None):
+        x = self.words(input_ids)
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        torch._dynamo.graph_break()
+        scores = self.head(x).flatten(0, 1)
+        return {"loss": torch.nn.functional.cross_entropy(scores, labels.flatten())}
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_trainer_that_compiles_its_model_follows_a_certificate(tmp_path):
-    sizes = {"n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": LENGTH, "vocab_size": 64}
-    config = transformers.GPT2Config(
-        **sizes, bos_token_id=0, eos_token_id=0, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
-    )
-    model = transformers.GPT2LMHeadModel(config)
+    model = Tiny()
     plain = copy.deepcopy(model)
     trainer = trainer_of(model, tmp_path, torch_compile=True)
     plugin = trainer.accelerator.state.dynamo_plugin
@@ -375,6 +389,7 @@ def test_a_trainer_that_compiles_its_model_follows_a_certificate(tmp_path):
     trainer.train()
     assert callback.steps == {"planned": 3}
     assert callback.backend.report.carried_bytes > 0
+    assert len(callback.backend.reports) == 2
     assert callback.offload is None
     # It is as before: another training compiles as the Trainer's arguments say.
     assert plugin.to_kwargs()["backend"] == "inductor"

@@ -33,7 +33,6 @@ from offcert.proofs.devices_certificate import (
     DevicesCertificate,
     Resource,
     ResourceProof,
-    read_devices_certificate,
 )
 from offcert.questions.devices.problem import (
     Accumulation,
@@ -335,8 +334,8 @@ def test_forged_certificates_are_refused(tmp_path) -> None:
     certificate.write(path)
     assert offcert.verify(path).valid
     assert offcert.verify(certificate).evidence is not None
-    assert read_devices_certificate(path).objective == certificate.objective
-    assert read_devices_certificate(path) == certificate
+    assert DevicesCertificate.read(path).objective == certificate.objective
+    assert DevicesCertificate.read(path) == certificate
     with pytest.raises(InputError, match="version 7"):
         verify(document | {"version": 7})
     with pytest.raises(InputError, match=r'version 1 .* reads 2 \(version 1 lacks "method" and'):

@@ -24,7 +24,6 @@ from offcert.proofs.certificate import Certificate
 from offcert.proofs.split_certificate import (
     CaseDivision,
     SplitCertificate,
-    split_certificate_from_json,
 )
 from offcert.questions.split.menu import Alternative, Menu
 from offcert.questions.split.problem import (
@@ -108,7 +107,7 @@ def test_the_best_split_and_choice_by_enumeration(seed: int) -> None:
     verification = verify(document)
     assert verification.faults == []
     assert verification.valid
-    assert split_certificate_from_json(document).to_json() == found.to_json()
+    assert SplitCertificate.from_json(document).to_json() == found.to_json()
     if expected is None:
         assert found.status is SolveStatus.INFEASIBLE
         return
@@ -136,7 +135,7 @@ def test_some_cases_had_to_be_divided() -> None:
 def signed(document: dict[str, Any]) -> dict[str, Any]:
     """Return a document whose derived fields say what they should, as far as they can."""
     document = {name: value for name, value in document.items() if name != "digest"}
-    again = split_certificate_from_json(document | {"digest": ""}).to_json()
+    again = SplitCertificate.from_json(document | {"digest": ""}).to_json()
     for name in ("status", "objective", "lower_bound", "gap", "split_bounds"):
         document[name] = again[name]
     document["digest"] = canonical_digest(document)
@@ -327,7 +326,7 @@ def test_what_failed_in_a_part_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "  annealing failed: why" in describe_step(found).splitlines()
     document = document_of(found)
     assert document["settings"]["failed"] == {"annealing": "why"}
-    assert split_certificate_from_json(document) == found
+    assert SplitCertificate.from_json(document) == found
 
 
 def test_a_version_before_is_refused_with_what_to_do() -> None:

@@ -17,7 +17,7 @@ from offcert.core.result import SolveStatus
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Operation, Trace
 from offcert.formulations.common.linear_solvers import SCIPY, solve_linear
-from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
+from offcert.formulations.fluid.program import FixedDecisions, FluidProgram, Rules
 from offcert.heuristics.combined.search import combined_plan
 from offcert.questions.schedule.check import check
 from offcert.questions.schedule.check_fluid import check_fluid
@@ -155,7 +155,7 @@ def test_with_recomputation_forbidden_it_is_the_ordered_optimum() -> None:
         required = tuple(max(0, d - problem.platform.memory) for d in trace.demand)
         executed = replace(problem.plain(), transfers=Transfers.INTERRUPTIBLE)
         model = FluidProgram(
-            executed, Rules(False, True, True, required), Decisions(turn=2 * len(chain))
+            executed, Rules(False, True, True, required), FixedDecisions(turn=2 * len(chain))
         )
         answer = solve_linear(model.model, SCIPY)
         if answer.infeasible:

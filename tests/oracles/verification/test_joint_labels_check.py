@@ -57,6 +57,7 @@ def test_the_optimum_is_established_and_one_tick_more_is_not() -> None:
         assert f"an execution may take {best}" in fault
 
 
+@pytest.mark.slow
 @by_seeds(0, 50, 50)
 def test_on_traces_with_several_gaps_the_optimum_is_established_and_no_more(seeds: range) -> None:
     waiting = 0

@@ -113,6 +113,7 @@ def test_a_proof_for_one_link_is_none_for_the_other(seed: int) -> None:
     assert best == least
 
 
+@pytest.mark.slow
 def test_a_schedule_that_the_link_slows_down_leaves_the_bound_at_its_length_without() -> None:
     """The caller's best schedule takes 25 ticks, one of 24 was found at the rates alone."""
     operations = map(Operation, "abcdef", (1, 2, 0, 3, 0, 2), (14, 14, 14, 4, 9, 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offcert.formulations.labels.outward.model import OutwardSide
 
@@ -11,10 +11,16 @@ Counts = tuple[int, ...]
 
 @dataclass(frozen=True)
 class _State:
-    """How many of each class are back, when the link is free, and when operations have ended."""
+    """How many of each class are back, and when the link is free and operations have ended.
+
+    Over one link `out`, when the way out is free, is the same as `free`. An operation starts when
+    it is `ready` or later: what is due before it has returned.
+    """
 
     back: Counts
     free: int
+    out: int
+    ready: tuple[int, ...]
     ends: tuple[int, ...]
 
 
@@ -42,7 +48,8 @@ class SideOracle:
         """Return when the side ends at the earliest; None if that is after a limit."""
         self.best = limit + 1
         seen: set[tuple[_State, int]] = set()
-        waiting = [(self._run(_State((0,) * len(self.out), 0, ())), 0)]
+        ready = (0,) * len(self.side.need)
+        waiting = [(self._run(_State((0,) * len(self.out), 0, 0, ready, ()), 0), 0)]
         while waiting:
             state, left = waiting.pop()
             if (state, left) in seen or state.free >= self.best:
@@ -52,7 +59,7 @@ class SideOracle:
                 self.best = min(self.best, max(state.free, *state.ends, 0))
             waiting += [(after, left) for after in self._returns(state)]
             if left < self.departures:
-                waiting += [(after, left + 1) for after in self._leaves(state)]
+                waiting += [(after, left + 1) for after in self._leaves(state, left)]
         return self.best if self.best <= limit else None
 
     def _returns(self, state: _State) -> list[_State]:
@@ -61,17 +68,27 @@ class SideOracle:
             if back == out:
                 continue
             after = _changed(state.back, c, 1)
-            for begin in {state.free, *(end for end in state.ends if end > state.free)}:
+            free = max(state.free, state.out)
+            for begin in {free, *(end for end in state.ends if end > free)}:
                 kept = [
                     k
                     for k, end in enumerate(state.ends)
                     if end > begin and not self._fits(after, k)
                 ]
                 ends = state.ends[: min(kept, default=len(state.ends))]
-                found.append(self._run(_State(after, begin + int(self.side.back[c]), ends)))
+                end = begin + int(self.side.back[c])
+                out = end if self.side.shared else state.out
+                # An operation before which fewer must be out waits for this one.
+                most = self.out[c] - back
+                ready = tuple(
+                    max(time, end) if most > limit else time
+                    for time, limit in zip(state.ready, self.side.out[c], strict=True)
+                )
+                found.append(self._run(_State(after, end, out, ready, ends), end))
         return found
 
-    def _leaves(self, state: _State) -> list[_State]:
+    def _leaves(self, state: _State, left: int) -> list[_State]:
+        """Follow departures; the first may be under way at the cut of a duplex link."""
         found = []
         for c, out in enumerate(self.out):
             now = out - state.back[c] + 1
@@ -81,12 +98,15 @@ class SideOracle:
             while kept < len(state.ends) and now <= self.side.out[c, kept]:
                 kept += 1
             after = _changed(state.back, c, -1)
-            free = state.free + int(self.side.away[c])
-            found.append(self._run(_State(after, free, state.ends[:kept])))
+            at_once = left == 0 and not self.side.shared
+            end = state.out + (0 if at_once else int(self.side.away[c]))
+            free = end if self.side.shared else state.free
+            left_at = _State(after, free, end, state.ready, state.ends[:kept])
+            found.append(self._run(left_at, end))
         return found
 
-    def _run(self, state: _State) -> _State:
-        """Run what can be run once the link is free."""
+    def _run(self, state: _State, moved: int) -> _State:
+        """Run what can be run once a transfer has ended, which it has at `moved`."""
         ends = list(state.ends)
         while len(ends) < len(self.side.need):
             k = len(ends)
@@ -97,8 +117,8 @@ class SideOracle:
             if late or not self._fits(state.back, k):
                 break
             duration = int(self.side.prefix[k + 1] - self.side.prefix[k])
-            ends.append(max(state.free, *ends[-1:], 0) + duration)
-        return _State(state.back, state.free, tuple(ends))
+            ends.append(max(moved, *ends[-1:], state.ready[k]) + duration)
+        return replace(state, ends=tuple(ends))
 
     def _fits(self, back: Counts, k: int) -> bool:
         absent = sum(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import lcm
 from typing import NamedTuple
 
 from offcert.core.platform import Kind
@@ -163,15 +164,15 @@ class _Run:
 class _State(NamedTuple):
     """How many operations have begun, the ticks until the last ends, and where tensors are.
 
-    ``host`` has, by tensor, the bytes that are still to be copied: 0 if the host has it, None if
-    nothing has begun. ``device`` has those that are still to come back: 0 if it is there, None if
-    it is away.
+    ``host`` has, by tensor, the parts of bytes that are still to be copied: 0 if the host has it,
+    None if nothing has begun. ``device`` has those that are still to come back: 0 if it is there,
+    None if it is away.
     """
 
     begun: int
     running: int
-    host: tuple[Fraction | None, ...]
-    device: tuple[Fraction | None, ...]
+    host: tuple[int | None, ...]
+    device: tuple[int | None, ...]
 
 
 def least_makespan(problem: Problem) -> int | None:
@@ -184,7 +185,10 @@ def least_makespan(problem: Problem) -> int | None:
 
 class _Ticks:
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.trace, self.rates = problem, problem.trace, rates_of(problem)
+        self.problem, self.trace, rates = problem, problem.trace, rates_of(problem)
+        # So many parts of a byte that a tick moves a whole number of them.
+        self.parts = lcm(*(rate.denominator for each in rates for rate in each))
+        self.rates = [[int(rate * self.parts) for rate in each] for each in rates]
         self.memory = problem.platform.memory
         spans = {gap.tensor for gap in self.trace.gaps}
         self.moving = [tensor for tensor in sorted(spans) if self.trace.tensors[tensor].size]
@@ -193,7 +197,7 @@ class _Ticks:
         if self.trace.resident_at_start > self.memory:
             return None
         count = len(self.moving)
-        there: tuple[Fraction | None, ...] = (Fraction(0),) * count
+        there: tuple[int | None, ...] = (0,) * count
         now, seen, time = {_State(0, 0, (None,) * count, there)}, set[_State](), 0
         while now:
             waiting, reached = list(now), set[_State]()
@@ -213,8 +217,8 @@ class _Ticks:
     def _tick(self, state: _State) -> _State:
         both = any(state.host) and any(state.device)
 
-        def less(rest: Fraction | None, rate: Fraction) -> Fraction | None:
-            return rest if rest is None else max(Fraction(0), rest - rate)
+        def less(rest: int | None, rate: int) -> int | None:
+            return rest if rest is None else max(0, rest - rate)
 
         host = tuple(less(rest, self.rates[OUT][both]) for rest in state.host)
         device = tuple(less(rest, self.rates[BACK][both]) for rest in state.device)
@@ -236,18 +240,19 @@ class _Ticks:
     def _actions(self, state: _State) -> Iterator[_State]:
         ended = state.begun - (state.running > 0)
         for place, tensor in enumerate(self.moving):
-            uses, size = self.trace.tensors[tensor].uses, self.trace.tensors[tensor].size
+            uses = self.trace.tensors[tensor].uses
+            size = self.trace.tensors[tensor].size * self.parts
             host, device = state.host[place], state.device[place]
             spanned = any(
                 gap.tensor == tensor and gap.before < ended and gap.after >= state.begun
                 for gap in self.trace.gaps
             )
             if host is None and uses[0] < ended and not any(state.host):
-                yield state._replace(host=_set(state.host, place, Fraction(size)))
+                yield state._replace(host=_set(state.host, place, size))
             if host == 0 and device == 0 and spanned and not self._in_use(state, tensor):
                 yield state._replace(device=_set(state.device, place, None))
             if device is None and not any(state.device):
-                back = state._replace(device=_set(state.device, place, Fraction(size)))
+                back = state._replace(device=_set(state.device, place, size))
                 if self._fits(back):
                     yield back
         if state.running or state.begun == len(self.trace):
@@ -261,7 +266,5 @@ class _Ticks:
                 yield state._replace(begun=number + 1, running=duration)
 
 
-def _set(
-    values: tuple[Fraction | None, ...], place: int, value: Fraction | None
-) -> tuple[Fraction | None, ...]:
+def _set(values: tuple[int | None, ...], place: int, value: int | None) -> tuple[int | None, ...]:
     return (*values[:place], value, *values[place + 1 :])

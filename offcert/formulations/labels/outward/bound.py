@@ -102,8 +102,8 @@ class OutwardSearch:
     Raises
     ------
     MethodError
-        If transfers are not atomic, the link is duplex, or no tensor with a single gap has to leave
-        for the operation that needs most.
+        If transfers are not atomic, or no tensor with a single gap has to leave for the operation
+        that needs most.
     """
 
     def __init__(

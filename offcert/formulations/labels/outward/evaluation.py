@@ -93,7 +93,8 @@ class Evaluator:
         self._questions = [new_question(side) for side in pivot.sides]
         self._outlooks = [new_outlook(side) for side in pivot.sides]
         self._twice = [
-            int((side.back + side.away)[side.here > 0].min(initial=2**62)) for side in pivot.sides
+            int((side.back + side.shared * side.away)[side.here > 0].min(initial=2**62))
+            for side in pivot.sides
         ]
 
     def evaluate(

@@ -3,15 +3,17 @@
 Of the set `O` that is out at the cut only this is known: it has at least ``low`` and at most
 ``high`` tensors of each class, and ``LEAST`` to ``MOST`` bytes. A label is what a sequence of
 returns and departures leads to, in the side's own time: how many of each class have returned, less
-those that have left; when the link is free; how many operations have run, each as early as it
-could, and their idle time. The end of an operation that has run is its idle time plus the sum of
-durations; if the device has waited since, that is too late, but then it has waited for a transfer,
-so both the true end and this one are at most ``free``, and every use takes a maximum with ``free``.
+those that have left; when the link is free, or either direction of a duplex link; how many
+operations have run, each as early as it could, and their idle time. The end of an operation that
+has run is its idle time plus the sum of durations; if the device has waited since, that is too
+late, but then it has waited for a transfer, so both the true end and this one are at most ``t`` or
+``r``, and every use takes a maximum with these.
 docs/theory/outward.md says when an operation runs, what a return and a departure lead to, and what
 bounds a label promises.
 
-With limits on `O` departures before returns would do as well as for one set. But then the bound
-would not always rise as limits get tighter, and a verifier makes them tighter than the search did.
+With limits on `O` departures before returns would do as well as for one set, over one link. But
+then the bound would not always rise as limits get tighter, and a verifier makes them tighter than
+the search did.
 
 The first label off the heap that has moved ``WINDOW`` bytes ends the search: no side is shorter.
 Ties go to what is urgent, so that a search whose bound is tight runs straight outward.
@@ -57,13 +59,14 @@ from offcert.formulations.labels.store import (
     take,
 )
 
-# Labels of one search of one side, as in `store.Store`, and more. The ``key`` are the tensors of
-# each class that have returned, less those that have left; ``fv`` bounds the end of the side, and
-# ``ft`` says how urgent the bytes ``moved`` were. ``spent`` are the link's ticks for these returns
-# alone, ``left`` whether anything has left, ``link`` what the link alone says of the side's end;
-# the last transfer ``began`` when ``kept`` operations had run and stayed run (the action is class +
-# 1 for a return, minus that for a departure); ``bucket`` is a label's place in the table.
-# ``nothing`` and ``limits`` are what `store.enter` asks for.
+# Labels of one search of one side, as in `store.Store`, and more; ``r`` is when the way out is
+# free, the same as ``t`` over one link. The ``key`` are the tensors of each class that have
+# returned, less those that have left; ``fv`` bounds the end of the side, and ``ft`` says how urgent
+# the bytes ``moved`` were. ``spent`` are the link's ticks for these returns alone, ``left`` whether
+# anything has left, ``link`` what the link alone says of the side's end; the last transfer
+# ``began`` when ``kept`` operations had run and stayed run (the action is class + 1 for a return,
+# minus that for a departure); ``bucket`` is a label's place in the table. ``nothing`` and
+# ``limits`` are what `store.enter` asks for.
 Labels = store_with("Labels", __name__, "moved spent left link began kept bucket nothing limits")
 
 
@@ -148,15 +151,19 @@ def _enter(
     """
     moved = labels.moved[parent] + change * side.size[c]
     spent = labels.spent[parent] + change * side.back[c]
-    free = began + (side.back[c] if change > 0 else side.away[c])
+    ended = began + (side.back[c] if change > 0 else side.away[c])
     left = 1 if change < 0 else labels.left[parent]
-    idle, k = run(side, question, outlook, c, change, moved, free, labels.s[parent], kept)
-    length, link = bounds(side, question, outlook, c, change, moved, spent, free, idle, k, left)
+    free = ended if side.shared or change > 0 else labels.t[parent]
+    out = ended if side.shared or change < 0 else labels.r[parent]
+    idle, k = run(side, question, outlook, c, change, moved, ended, labels.s[parent], kept)
+    length, link = bounds(
+        side, question, outlook, c, change, moved, spent, free, out, idle, k, left
+    )
     urgent = labels.ft[parent] + _urgency(side, question, outlook, c, change)
     _keep(
         outlook,
         labels,
-        (free, idle, k),
+        (free, out, idle, k),
         (max(length, labels.fv[parent]), max(link, labels.link[parent]), urgent),
         (moved, spent, left),
         (parent, change * (c + 1), began, kept),
@@ -167,18 +174,20 @@ def _enter(
 def _keep(
     outlook: Outlook,
     labels: Pool,
-    times: tuple[int, int, int],
+    times: tuple[int, int, int, int],
     ends: tuple[int, int, int],
     done: tuple[int, int, int],
     origin: tuple[int, int, int, int],
 ) -> None:
     """Store a label unless it is hopeless or dominated; ``outlook.now`` is its key."""
     label = labels.counters[LABELS]
-    free, idle, k = times
+    free, out, idle, k = times
     length, link, urgent = ends
     parent, action, began, kept = origin
     key, limits = outlook.now, labels.limits
-    enter(labels, key, labels.nothing, free, 0, 0, idle, k, length, urgent, parent, action, limits)
+    enter(
+        labels, key, labels.nothing, free, out, 0, idle, k, length, urgent, parent, action, limits
+    )
     if labels.counters[LABELS] > label:
         labels.moved[label], labels.spent[label], labels.left[label] = done
         labels.link[label], labels.began[label], labels.kept[label] = link, began, kept
@@ -211,8 +220,9 @@ def _start(side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: 
         moved, spent = -side.size[c], -side.back[c]
     idle, k = run(side, question, outlook, c, change, moved, 0, 0, 0)
     free = asked[BEGIN]
-    length, link = bounds(side, question, outlook, c, change, moved, spent, free, idle, k, 0)
-    _keep(outlook, labels, (free, idle, k), (length, link, 0), (moved, spent, 0), (NONE, 0, 0, k))
+    length, link = bounds(side, question, outlook, c, change, moved, spent, free, free, idle, k, 0)
+    done = moved, spent, 0
+    _keep(outlook, labels, (free, free, idle, k), (length, link, 0), done, (NONE, 0, 0, k))
 
 
 @inlined
@@ -224,7 +234,7 @@ def _return(
     moved = labels.moved[label] + side.size[c]
     if now >= question.high[c] or moved > asked[MOST]:
         return 0
-    idle, k, begin = labels.s[label], labels.k[label], labels.t[label]
+    idle, k, begin = labels.s[label], labels.k[label], max(labels.t[label], labels.r[label])
     left, size, limits = question.high[c] - now - 1, side.size[c], side.absent[c]
     if asked[ONE_SET] == 1 and k < side.need.size:
         can = can_be(outlook.absent[k], size, 1, left, limits[k])
@@ -268,11 +278,16 @@ def _leave(
     side: OutwardSide, question: SideQuestion, outlook: Outlook, labels: Pool, label: int, c: int
 ) -> int:
     """Write down when a tensor of class `c` can leave; return how many ways there are."""
-    out, begin, asked = question.low[c] - outlook.now[c] + 1, labels.t[label], question.asked
+    out, begin, asked = question.low[c] - outlook.now[c] + 1, labels.r[label], question.asked
     if out > side.here[c]:
         return 0
-    link = begin + side.away[c] + side.back[c] - labels.spent[label] + asked[TICKS]
-    if link > asked[LIMIT]:
+    link = labels.t[label] + side.back[c] - labels.spent[label] + asked[TICKS]
+    if side.shared:
+        link += side.away[c]
+    elif labels.left[label] == 0:
+        # The first to leave may have been under way at the cut.
+        begin -= side.away[c]
+    if max(link, begin + side.away[c] + side.back[c]) > asked[LIMIT]:
         return 0
     kept = 0
     while kept < labels.k[label] and out <= side.out[c, kept]:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -48,12 +49,13 @@ class OutwardSide(NamedTuple):
     (C, K) how many of a class may be out when an operation starts, and absent while it runs;
     ``here`` (C) how many may be out on this side at all. ``size`` (C) are bytes, ``back`` and
     ``away`` (C) the ticks of a return and of a departure, ``rates`` (4) numerator and denominator
-    of the bytes a tick, first for returns. ``both_ways`` (1) are the ticks in which a byte leaves
-    and returns, in `PARTS` of one, rounded down. ``urgent`` (C, R) is larger for tensors that have
-    to be back sooner, by rank.
+    of the bytes a tick, first for returns. ``both_ways`` (1) are the ticks that the link back loses
+    if a byte leaves and returns, in `PARTS` of one, rounded down. ``urgent`` (C, R) is larger for
+    tensors that have to be back sooner, by rank.
     ``item_class``, ``item_due`` and ``item_closes`` (I) list the tensors that may be out, those
     first that may stay out longest, with the operations before which they must be back and from
-    which on they cannot be absent.
+    which on they cannot be absent. ``shared`` says whether returns and departures take turns on
+    the link; ``largest`` are the bytes of the largest tensor that may be out.
     """
 
     need: IntArray
@@ -71,13 +73,15 @@ class OutwardSide(NamedTuple):
     item_class: IntArray
     item_due: IntArray
     item_closes: IntArray
+    shared: bool
+    largest: int
 
 
 @dataclass(frozen=True)
 class CutProblem:
     """A problem cut at an operation."""
 
-    problem: Problem  # Atomic transfers over a simplex link.
+    problem: Problem  # Atomic transfers.
     operation: int  # The pivot.
     free_below: int  # Bytes: smaller tensors are free.
     need: int  # Bytes of counted tensors that must be absent during the pivot.
@@ -88,13 +92,24 @@ class CutProblem:
     members: tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]
     sides: tuple[OutwardSide, OutwardSide]  # Front and back.
 
+    @property
+    def shared(self) -> bool:
+        """Whether both directions share the link."""
+        return not self.problem.platform.duplex
+
     @cached_property
     def a_byte(self) -> list[Fraction]:
-        """For each side the ticks in which a byte leaves and returns, at least."""
+        """For each side the least ticks that its link back loses if a byte leaves and returns."""
         return [
-            sum((Fraction(int(side.rates[i + 1]), int(side.rates[i])) for i in (0, 2)), Fraction(0))
+            _inverse(side.rates[:2]) + (_inverse(side.rates[2:]) if self.shared else 0)
             for side in self.sides
         ]
+
+    @cached_property
+    def a_byte_out(self) -> Fraction:
+        """The least ticks that a byte of `O` takes to return on both sides."""
+        front, back = self.sides
+        return _inverse(front.rates[:2]) + _inverse(back.rates[:2])
 
     @cached_property
     def movable(self) -> list[tuple[int, int]]:
@@ -106,6 +121,10 @@ class CutProblem:
         return found
 
 
+def _inverse(rate: IntArray) -> Fraction:
+    return Fraction(int(rate[1]), int(rate[0]))
+
+
 def cut(problem: Problem, operation: int, free_below: int) -> CutProblem:
     """Return the numbers of both sides of an operation of a feasible problem.
 
@@ -114,13 +133,11 @@ def cut(problem: Problem, operation: int, free_below: int) -> CutProblem:
     Raises
     ------
     MethodError
-        If transfers are not atomic, the link is duplex, no counted tensor must be absent during the
-        pivot, or numbers are so large that sums of them might not fit into 64 bits.
+        If transfers are not atomic, no counted tensor must be absent during the pivot, or numbers
+        are so large that sums of them might not fit into 64 bits.
     """
     if problem.transfers is not Transfers.ATOMIC:
         raise MethodError(f"the outward search needs atomic transfers, not {problem.transfers}")
-    if problem.platform.duplex:
-        raise MethodError("the outward search needs a simplex link")
     trace = problem.trace
     counted = _counted(trace, free_below)
     needs = needs_of(problem, counted)
@@ -208,7 +225,7 @@ def _side(
     members: Sequence[Sequence[int]],
     operations: range,
 ) -> OutwardSide:
-    trace, front = problem.trace, operations.step < 0
+    trace, front, shared = problem.trace, operations.step < 0, not problem.platform.duplex
 
     def closes(gap: Gap) -> int:
         """The operation outward that the tensor's gap is no longer over."""
@@ -255,7 +272,9 @@ def _side(
         item_due=np.array([due for due, _, _ in items], np.int64),
         item_closes=np.array([closes for _, closes, _ in items], np.int64),
         urgent=_urgency(sizes, [[due(gap) for gap in listed] for listed in gaps], len(columns)),
-        both_ways=np.array([_both_ways(rates, most)], np.int64),
+        both_ways=np.array([_both_ways(rates[: 1 + shared], most)], np.int64),
+        shared=shared,
+        largest=max(compress(sizes, map(len, gaps)), default=0),
         rates=np.array([*link_rate(rates[0], most), *link_rate(rates[1], most)], np.int64),
     )
 

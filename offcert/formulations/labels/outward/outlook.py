@@ -21,9 +21,9 @@ class SideQuestion(NamedTuple):
     ``low`` and ``high`` (C) are the least and most tensors of each class in `O`. ``asked`` are: the
     least and most bytes of `O`; when the link is free at first; the class that is leaving then (or
     `NONE`); the least ticks in which all of `O` returns; the latest end that is of interest; after
-    how many bytes returned the search ends; the least link time of a departure and a return; how
+    how many bytes returned the search ends; the least that a departure costs the link back; how
     many labels may be stored; whether all operations must have run; and (filled in) whether `O` is
-    one set.
+    one set, over one link.
 
     ``absent`` (K) are the bytes that can be absent during an operation, ``out`` (K) those that may
     be out when it starts, ``overdue`` (K) those that are and must not be; ``ticks`` (K) the time in
@@ -48,7 +48,7 @@ class SideQuestion(NamedTuple):
 def prepare(side: OutwardSide, question: SideQuestion) -> None:
     """Fill in what follows from a question."""
     high, last = question.high, side.need.size
-    question.asked[ONE_SET] = 1
+    question.asked[ONE_SET] = 1 if side.shared else 0
     for c in range(high.size):
         if question.low[c] < high[c]:
             question.asked[ONE_SET] = 0
@@ -247,6 +247,25 @@ def _lacking(
 
 
 @inlined
+def _is_due(
+    side: OutwardSide,
+    question: SideQuestion,
+    outlook: Outlook,
+    c: int,
+    change: int,
+    moved: int,
+    k: int,
+) -> bool:
+    """Whether operation `k` has to wait until some tensor is back."""
+    size, now = side.size[c], outlook.now[c]
+    left, surely = question.high[c] - now, question.low[c] - now
+    if overdue(outlook.overdue[k], size, change, surely, side.out[c, k]) > 0:
+        return True
+    may = can_be(outlook.out[k], size, change, left, side.out[c, k])
+    return bool(question.asked[LEAST] - moved > may)
+
+
+@inlined
 def _lacking_later(
     side: OutwardSide,
     question: SideQuestion,
@@ -278,6 +297,7 @@ def bounds(
     moved: int,
     spent: int,
     free: int,
+    out: int,
     idle: int,
     k: int,
     left: int,
@@ -292,16 +312,28 @@ def bounds(
     link = free - spent + asked[TICKS]
     lacking, departing, both = _lacking(side, question, outlook, c, change, moved, k), 0, 0
     if lacking > 0:
-        departing = _ticks(lacking, rates[2], rates[3])
+        # On a duplex link the first to leave may have been under way at the cut.
+        first = 0 if side.shared or left == 1 else side.largest
+        departing = _ticks(max(0, lacking - first), rates[2], rates[3])
     later = _lacking_later(side, question, outlook, c, change, moved, k, lacking)
     if later > 0:
-        both = _ticks(later, rates[0], rates[1]) + _ticks(later, rates[2], rates[3])
+        both = _ticks(later, rates[0], rates[1])
+        if side.shared:
+            both += _ticks(later, rates[2], rates[3])
         both = max(both, asked[TWICE])
     longest, length = link + both, idle + total
     if k < last:
-        length = max(length, free + departing + total - side.prefix[k])
+        begin = out + departing
+        if _is_due(side, question, outlook, c, change, moved, k):
+            # It waits for a return, too, and that begins when all has left that ever left before.
+            begin = max(begin, free)
+        length = max(length, begin + total - side.prefix[k])
+    if not side.shared:
+        # Returns do not wait for departures.
+        departing = 0
     # What holds only if nothing leaves any more.
     stays, stays_link, remaining = 0, 0, question.high[c] - outlook.now[c]
+    surely = question.low[c] - outlook.now[c]
     if k > 0:
         stays = idle + side.prefix[k - 1] + question.rest[k - 1]
     if k < last:
@@ -309,7 +341,10 @@ def bounds(
     back, limits = side.back[c], side.out[c]
     for j in range(k, last):
         returning = link - can_be(outlook.ticks[j], back, change, remaining, limits[j])
-        longest = max(longest, returning + departing + total - side.prefix[j])
+        # Over two links the operation may start while the last to return is still under way, unless
+        # that, or more, has to be back before it.
+        if side.shared or returning > free or (change > 0 and limits[j] <= surely):
+            longest = max(longest, returning + departing + total - side.prefix[j])
         stays_link = max(stays_link, returning + question.rest[j])
     # This holds only if nothing has left so far: otherwise operations may have run sooner.
     if left == 0 and not more_out(outlook, c, change):

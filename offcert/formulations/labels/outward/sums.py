@@ -77,9 +77,12 @@ def crossed(pivot: CutProblem, region: Region, size_classes: range) -> list[Regi
     """Return a region, and those like it in which a tensor of some classes straddles the cut.
 
     In the region nothing is under way at the cut. What straddles the cut is not out, so one tensor
-    less of its class can be; if none is left for that, the region is empty.
+    less of its class can be; if none is left for that, the region is empty. On a duplex link the
+    region itself stands for whatever straddles the cut.
     """
     parts = [region]
+    if not pivot.shared:
+        return parts
     for side in (FRONT, BACK):
         for c in size_classes:
             others = int(pivot.sides[side].here[c]) - 1
@@ -152,7 +155,7 @@ class Sets:
 
 def with_most_ticks(pivot: CutProblem, region: Region, ticks: int) -> Region:
     """Return the part of a region whose sets may leave and return within so many ticks."""
-    a_byte = pivot.a_byte[0]
+    a_byte = pivot.a_byte_out
     most = region.most if a_byte == 0 else int(ticks / a_byte)
     return region.with_bytes(region.least, most)
 

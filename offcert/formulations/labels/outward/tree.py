@@ -81,7 +81,7 @@ class Tree:
     Tensors of fewer bytes than `details`, which decrease, are free. `pause` is called from time to
     time; if it raises, the search can be taken up again where it was. What is found does not depend
     on the number of threads, `workers`. The first of the `roots` is where nothing straddles the
-    cut.
+    cut; on a duplex link it is the only one.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from offcert.runtime.simulated.allocator import CachingAllocator
+from offcert_lab.engines.allocator import CachingAllocator
 
 pytestmark = pytest.mark.cuda
 

@@ -22,6 +22,7 @@ from offcert.runtime.profiling.timing import RepeatedStep
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.streaming.step_events import Stopwatch
 from offcert.runtime.watch.tracker import LiveBytes
+from offcert_lab.engines.allocator import CachingAllocator
 from support.runtime.captured import mean_step
 
 _T4 = hardware("t4")
@@ -236,7 +237,7 @@ def test_a_step_that_looks_at_values_is_captured_as_it_runs():
 
 @pytest.mark.parametrize("granularity", [1, 512, 4096])
 def test_workspaces_are_what_the_allocator_gives_out_beyond_what_is_planned(granularity):
-    step, device = _step(), _device(granularity=granularity)
+    step, device = _step(), _device(allocator=CachingAllocator(None, "a", granularity))
     captured = capture(step, hardware=_T4, tensors="real")
     tracker = LiveBytes()
     device.watch(tracker)

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from offcert.runtime.device.interface import MemoryReading
-from offcert.runtime.simulated import Policy
-from offcert.runtime.simulated.allocator import CachingAllocator
 from offcert.runtime.watch.tracker import LiveBytes
+from offcert_lab.engines.allocator import CachingAllocator
 from support.runtime.simulated_cases import device_with
 
 MIB = 2**20
@@ -160,9 +159,8 @@ def test_sizes_are_those_of_pytorch():
 
 
 def test_memory_falls_to_pieces_and_ideal_memory_does_not():
-    granule = 1
-    for policy, fits in ((Policy.CACHING, False), (Policy.IDEAL, True)):
-        device = device_with(memory=3 * 4096, policy=policy, granularity=granule)
+    for allocator, fits in ((CachingAllocator(3 * 4096, "a", 1), False), (None, True)):
+        device = device_with(memory=3 * 4096, allocator=allocator)
         held = [device.allocate(2048) for _ in range(6)]
         # Every other one goes; half of the memory is free, but no two neighbours.
         del held[::2]
@@ -175,7 +173,7 @@ def test_memory_falls_to_pieces_and_ideal_memory_does_not():
 
 
 def test_segments_of_which_nothing_is_used_make_room_for_others():
-    device = device_with(memory=2 * 4096, granularity=1)
+    device = device_with(allocator=CachingAllocator(2 * 4096, "a", 1))
     held = [device.allocate(2048) for _ in range(4)]
     assert device.memory().reserved == 2 * 4096
     del held[:2]
@@ -189,7 +187,7 @@ def test_segments_of_which_nothing_is_used_make_room_for_others():
 
 
 def test_ideal_memory_ends_at_the_last_byte():
-    device = device_with(memory=100, policy="ideal")
+    device = device_with(memory=100)
     held = [device.allocate(60), device.allocate(40)]
     with pytest.raises(
         torch.OutOfMemoryError,
@@ -204,7 +202,7 @@ def test_ideal_memory_ends_at_the_last_byte():
 
 
 def test_memory_is_taken_until_the_storage_has_died_whoever_holds_it():
-    device = device_with(policy="ideal")
+    device = device_with()
     data = device.allocate(64)
     view = data.view(torch.float32)[3:]
     del data
@@ -214,7 +212,7 @@ def test_memory_is_taken_until_the_storage_has_died_whoever_holds_it():
 
 
 def test_what_a_tracker_counts_takes_memory():
-    device, tracker = device_with(policy="ideal"), LiveBytes()
+    device, tracker = device_with(), LiveBytes()
     device.watch(tracker)
     before = torch.zeros(1000)
     with tracker:
@@ -243,7 +241,7 @@ def test_what_a_tracker_counts_takes_memory():
 
 
 def test_what_two_trackers_count_takes_memory_once():
-    device, trackers = device_with(policy="ideal"), (LiveBytes(), LiveBytes())
+    device, trackers = device_with(), (LiveBytes(), LiveBytes())
     tensor = torch.zeros(10)
     for tracker in trackers:
         device.watch(tracker)
@@ -254,7 +252,7 @@ def test_what_two_trackers_count_takes_memory_once():
 
 
 def test_an_operator_whose_output_has_no_room_raises():
-    device, tracker = device_with(policy="ideal", memory=100), LiveBytes()
+    device, tracker = device_with(memory=100), LiveBytes()
     device.watch(tracker)
     with tracker:
         tracker.start()
@@ -269,7 +267,7 @@ def test_an_operator_whose_output_has_no_room_raises():
 
 
 def test_an_allocation_that_has_no_room_leaves_nothing_behind():
-    device = device_with(policy="ideal", memory=10)
+    device = device_with(memory=10)
     with pytest.raises(torch.OutOfMemoryError):
         device.allocate(11)
     assert device.memory() == MemoryReading(0, 0, 0, 0)

@@ -71,7 +71,7 @@ def slow(model, on, **options):
     problem = captured_problem(model, *SHAPE)
     plan = evicting(problem)
     limited = tight(problem, plan)
-    device = Slow(limited.platform, memory=limited.platform.memory, policy="ideal")
+    device = Slow(limited.platform, memory=limited.platform.memory)
     return follow(model, plan, limited, FollowOptions(device=device, count=True, **options)), device
 
 

@@ -14,6 +14,7 @@ from offcert.runtime.follow.offload import OffloadWarning, follow
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.simulated import SimulatedDevice
 from offcert.training import offload as train_by
+from offcert_lab.engines.allocator import CachingAllocator
 from support.runtime.stream_steps import Layers, On, captured_problem, evicting, mean
 
 SEGMENT = 4096
@@ -28,7 +29,7 @@ def followed(device=None, **options):
 
 def simulated(**options):
     # Segments of 4 KiB: of these, tensors of the steps take a part.
-    return SimulatedDevice(granularity=1, **options)
+    return SimulatedDevice(allocator=CachingAllocator(None, "simulated", 1), **options)
 
 
 def test_a_report_has_what_is_in_use_and_what_is_reserved():
@@ -111,7 +112,7 @@ def test_what_others_have_reserved_and_left_is_no_memory_of_the_step():
 def test_a_plan_that_is_made_on_the_way_leaves_out_what_is_reserved_in_vain():
     torch.manual_seed(0)
     model = nn.Sequential(*[x for _ in range(8) for x in (nn.Linear(8, 8), nn.Sigmoid())])
-    device = SimulatedDevice(Platform(0, Fraction(12)), granularity=1)
+    device = simulated(platform=Platform(0, Fraction(12)))
     budget = 30_000
     asked = {"hardware": "v100-pcie", "time_limit": 0.5, "recompute": "none", "count": True}
     asked["background"] = False

@@ -106,7 +106,7 @@ def test_a_prefetch_does_not_raise_the_peak():
     plan = evicting(problem)
     problem = tight(problem, plan)
     limit = problem.platform.memory
-    device = SimulatedDevice(problem.platform, memory=limit, policy="ideal")
+    device = SimulatedDevice(problem.platform, memory=limit)
     made = follow(model, plan, problem, FollowOptions(device=device, count=True))
     with made:
         expected = gradients(here, model)

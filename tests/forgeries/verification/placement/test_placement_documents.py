@@ -17,8 +17,6 @@ from offcert.core.result import Bound, Evidence, SolveStatus
 from offcert.proofs.certificate import Certificate, certificate_from_json, read_certificate
 from offcert.proofs.placement_certificate import (
     PlacementCertificate,
-    placement_from_json,
-    read_placement,
 )
 from offcert.questions.placement.problem import (
     Placement,
@@ -69,7 +67,7 @@ def test_both_definitions_of_residences_agree() -> None:
 def test_a_document_of_its_own_round_trips_and_is_valid(seed: int) -> None:
     placed = place(random_placement_problem(seed), time_limit=5)
     document = as_read(placed.to_json())
-    again = placement_from_json(document)
+    again = PlacementCertificate.from_json(document)
     assert again.to_json() == placed.to_json()
     assert again.problem == placed.problem
     assert again.result.placement == placed.result.placement
@@ -228,7 +226,7 @@ def test_what_fits_a_capacity_is_said(capacity: int, tmp_path: Path) -> None:
     )
     assert (placed.result.placement is None) == (capacity < 10)
     placed.write(tmp_path / "p.json")
-    assert read_placement(tmp_path / "p.json").to_json() == placed.to_json()
+    assert PlacementCertificate.read(tmp_path / "p.json").to_json() == placed.to_json()
     assert offcert.verify(tmp_path / "p.json").valid
 
 

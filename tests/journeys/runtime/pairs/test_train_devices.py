@@ -29,7 +29,7 @@ from offcert.runtime.pairs.train_device import TrainDevice
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.profiling.profile import profile
-from offcert.runtime.simulated import Policy, SimulatedDevice
+from offcert.runtime.simulated import SimulatedDevice
 from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.stream_mover import StreamMover
 from offcert.runtime.streaming.synchronous import forecast_at_once
@@ -153,7 +153,6 @@ def test_a_device_of_ones_own(problem):
             bandwidth=problem.platform.rate(Kind.OFFLOAD) / 1000,
             prefetch_bandwidth=problem.platform.rate(Kind.PREFETCH),
         ),
-        policy=Policy.IDEAL,
         name="slow",
     )
     report = trained(problem, steps=1, device=slow)

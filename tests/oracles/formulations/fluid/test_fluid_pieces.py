@@ -11,7 +11,7 @@ import pytest
 from offcert.core.platform import Kind, Link, Platform
 from offcert.core.trace import Operation, Tensor, Trace
 from offcert.formulations.fluid.pieces import Amounts, exact_amounts, fluid_schedule
-from offcert.formulations.fluid.program import Decisions, FluidProgram, Rules
+from offcert.formulations.fluid.program import FixedDecisions, FluidProgram, Rules
 from offcert.questions.schedule.check_fluid import check_fluid
 from offcert.questions.schedule.problem import Problem, Transfers
 from support.problems.random_instances import random_problem
@@ -108,7 +108,7 @@ def test_rounding_keeps_amounts_growing_whole_and_in_step(seeds: range) -> None:
             count = len(problem.trace)
             rules = Rules(fractional, False, False, (0,) * count)
             gaps = frozenset(g for g in range(len(problem.trace.gaps)) if (g + seed) % 3)
-            decisions = Decisions(None if fractional else gaps, None, (5,) * count)
+            decisions = FixedDecisions(None if fractional else gaps, None, (5,) * count)
             program = FluidProgram(problem, rules, decisions)
             rng = random.Random(seed)
             values = [rng.uniform(-0.1, 1.2) * min(high, 9) for high in program.model.high]

@@ -53,6 +53,7 @@ def searched(
     return search
 
 
+@pytest.mark.slow
 @by_seeds(0, 300, 150)
 def test_no_head_and_tail_exceed_the_optimum(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seeds.start)

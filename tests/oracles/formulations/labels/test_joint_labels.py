@@ -65,6 +65,7 @@ def test_it_is_as_good_as_brute_force() -> None:
     assert again >= 4
 
 
+@pytest.mark.slow
 @by_seeds(0, 60, 60)
 def test_where_everything_runs_once_it_is_as_good_as_brute_force(seeds: range) -> None:
     several = 0

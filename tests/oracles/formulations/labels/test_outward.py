@@ -46,13 +46,13 @@ MOST_NODES = 400
 
 
 def planted(
-    monkeypatch: pytest.MonkeyPatch, seeds: range, stages: int
+    monkeypatch: pytest.MonkeyPatch, seeds: range, stages: int, duplex: bool = False
 ) -> Iterator[tuple[Problem, int, Tree]]:
     """Yield problems with their optima and trees, whose windows and free tensors differ.
 
     So does how many sets are few: with less, regions are divided in other ways.
     """
-    for problem, optimum, pivot, least, rng in cases(seeds, stages):
+    for problem, optimum, pivot, least, rng in cases(seeds, stages, duplex=duplex):
         details = (least, 1) if least > 1 and rng.random() < 0.5 else (least,)
         windows = rng.choice(WINDOWS)
         monkeypatch.setattr(trees, "WINDOWS", windows)
@@ -76,12 +76,15 @@ def fault(problem: Problem, tree: Tree, claim: int) -> str | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("first", "stages"), [(0, 3), (1000, 4), (3000, 5)])
+@pytest.mark.parametrize(
+    ("first", "stages", "duplex"),
+    [(0, 3, False), (1000, 4, False), (3000, 5, False), (0, 3, True), (1000, 4, True)],
+)
 def test_no_bound_exceeds_the_optimum_and_all_are_confirmed(
-    monkeypatch: pytest.MonkeyPatch, first: int, stages: int
+    monkeypatch: pytest.MonkeyPatch, first: int, stages: int, duplex: bool
 ) -> None:
     tried = attained = divided = scheduled = 0
-    for problem, optimum, tree in planted(monkeypatch, range(first, first + 60), stages):
+    for problem, optimum, tree in planted(monkeypatch, range(first, first + 60), stages, duplex):
         best = upper = optimum + random.Random(tried).choice((1, 2, 5, 20))
 
         def offer(schedule: Schedule, problem: Problem = problem) -> int:
@@ -98,9 +101,10 @@ def test_no_bound_exceeds_the_optimum_and_all_are_confirmed(
         divided += any(root.split is not None for root in tree.roots)
         scheduled += best == optimum
     assert tried > 20
-    assert attained > tried // 3
+    # What leaves first over two links costs too little: there bounds are often below the optimum.
+    assert attained > tried // (6 if duplex else 3)
     assert divided > tried // 4
-    assert scheduled > tried // 4
+    assert scheduled > tried // (6 if duplex else 4)
 
 
 def test_what_is_under_way_at_the_cut_may_come_back_in_exchange_for_another() -> None:
@@ -214,9 +218,6 @@ def test_other_problems_are_refused() -> None:
     problem = network()
     with pytest.raises(MethodError, match="atomic"):
         OutwardSearch(replace(problem, transfers=Transfers.INTERRUPTIBLE))
-    duplex = replace(problem, platform=replace(problem.platform, link=Link.DUPLEX))
-    with pytest.raises(MethodError, match="simplex"):
-        OutwardSearch(duplex)
     slow = replace(problem, platform=replace(problem.platform, bandwidth=Fraction(1, 2**52)))
     with pytest.raises(MethodError, match="too large"):
         OutwardSearch(slow)
@@ -279,17 +280,21 @@ def test_searches_near_the_bound_come_to_the_same(monkeypatch: pytest.MonkeyPatc
     assert nearby > 1
 
 
-def test_the_step_adds_a_bound_and_schedules_that_verify() -> None:
+@pytest.mark.parametrize("link", Link)
+def test_the_step_adds_a_bound_and_schedules_that_verify(link: Link) -> None:
     problem = counterexample()
+    problem = replace(problem, platform=replace(problem.platform, link=link))
+    optimum = brute_force(problem)
     search = Search(problem, 60.0)
     descend_sequential(search, Effort(60.0))
     assert search.objective is not None
-    assert search.objective > 219
+    assert optimum is not None
+    assert search.objective > optimum
     climb_outward(search, Effort(60.0))
     certificate = search.certificate("certify", Settings())
     found = {bound.method: bound for bound in certificate.result.bounds}
     assert found["outward"].evidence is Evidence.PROVED
-    assert found["outward"].value == certificate.result.objective == 219
+    assert found["outward"].value == certificate.result.objective == optimum
     assert verify(certificate.to_json()).valid
 
 

@@ -37,7 +37,7 @@ def asked(pivot: CutProblem, index: int, rng: random.Random) -> SideQuestion:
     """A question about a side, of any region."""
     high = np.array([rng.randint(0, most) for most in pivot.most])
     low = np.array([rng.randint(0, int(most)) for most in high])
-    numbers = np.array([0, int(high @ pivot.sizes), 0, -1, 0, 0, 0, 0, 0, 0])
+    numbers = np.array([0, int(high @ pivot.sizes), 0, -1, 0, 0, 0, 0, 0, 0, 0])
     question = new_question(pivot.sides[index])._replace(low=low, high=high, asked=numbers)
     prepare(pivot.sides[index], question)
     return question

@@ -21,9 +21,10 @@ ROOM = 20_000
 
 
 @pytest.mark.slow
-def test_departures_first_loses_nothing() -> None:
-    asked = left = 0
-    for problem, _, operation, _, _ in cases(range(250), 4):
+@pytest.mark.parametrize("duplex", [False, True])
+def test_departures_first_loses_nothing(duplex: bool) -> None:
+    asked = left = equal = 0
+    for problem, _, operation, _, _ in cases(range(250), 4, duplex=duplex):
         with suppress(MethodError):
             pivot = cut(problem, operation, 1)
             verified = cut_at(problem, operation, 1)
@@ -47,11 +48,14 @@ def test_departures_first_loses_nothing() -> None:
                     assert way is not None
                     assert way.length == length
                     leaves = sum(not step.returns for step in way.steps)
-                    if leaves <= 2:
+                    # Over two links an operation may wait for less than it has to.
+                    assert way.length <= least
+                    if leaves <= 2 and not duplex:
                         assert way.length == least, (problem.name, operation, counts, index)
-                    else:
-                        assert way.length <= least
                     asked += 1
+                    equal += way.length == least
                     left += leaves > 0
     assert asked > 200
+    print(asked, equal, left)
+    assert equal > 0.95 * asked
     assert left > 20

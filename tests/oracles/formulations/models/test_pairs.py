@@ -96,6 +96,7 @@ def test_every_model_finds_what_brute_force_finds(name: str, batch: int) -> None
     assert solved >= 20
 
 
+@pytest.mark.slow
 def test_every_pair_of_models_is_compared_on_100_problems_or_more() -> None:
     together: Counter[tuple[str, str]] = Counter()
     traits: Counter[str] = Counter()

@@ -7,8 +7,8 @@ from offcert.heuristics.placement.ejection import (
     PLACED,
     WAITING,
     WAITS,
-    Boxes,
-    Pool,
+    BoxTable,
+    OpenPlacement,
     eject,
     ejection_search,
     fill,
@@ -66,17 +66,17 @@ def test_it_ends_within_a_capacity() -> None:
 CAPACITY = 12
 
 
-def random_boxes(seed: int, count: int = 30) -> Boxes:
+def random_boxes(seed: int, count: int = 30) -> BoxTable:
     random = np.random.default_rng(seed)
     size = random.integers(1, 9, count)
     first = random.integers(0, 20, count)
     last = first + random.integers(1, 8, count)
     # No two sums of weights are equal.
     value = size * (last - first) + 2.0 ** -np.arange(1, count + 1)
-    return Boxes(size, first, last, value)
+    return BoxTable(size, first, last, value)
 
 
-def least_weight(boxes: Boxes, pool: Pool, box: int) -> float:
+def least_weight(boxes: BoxTable, pool: OpenPlacement, box: int) -> float:
     """Return how little may be in the way of a residence, at any address at all."""
     placed = np.flatnonzero(pool.address != WAITS)
     meets = (boxes.first[placed] < boxes.last[box]) & (boxes.last[placed] > boxes.first[box])
