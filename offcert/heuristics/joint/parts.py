@@ -64,8 +64,8 @@ def parts_of(tables: Tables) -> Parts | None:
     live, own = _gradients(tables, turn, uses)
     stored, keeping, inputs = (np.zeros(len(cut) - 1, np.int64) for _ in range(3))
     passing, output = (np.zeros((len(cut), len(cut)), np.int64) for _ in range(2))
-    arrays = (tables.size, tables.workspace, tables.write_first, tables.write)
-    arrays += (tables.read_first, tables.read)
+    writes = (tables.write_first, tables.write)
+    arrays = (tables.size, tables.workspace, *writes, tables.read_first, tables.read)
     _sweep(cut, arrays, uses, stored, keeping, inputs, passing, output)
     return Parts(
         turn,
