@@ -189,13 +189,6 @@ def test_the_host_must_wait_before_a_slot_is_read_and_before_it_is_used_again(
     assert "host" in {race.kind for race in device.races}
 
 
-class Threaded(SimulatedDevice):
-    """Copies of streams are done at once; those to and from files by threads, which are slow."""
-
-    def clerk(self, kind):
-        return ThreadClerk(f"slow {kind}")
-
-
 def test_threads_that_take_their_time(case, tmp_path, monkeypatch):
     def slowly(source, target, after):
         time.sleep(0.002)
@@ -203,8 +196,8 @@ def test_threads_that_take_their_time(case, tmp_path, monkeypatch):
 
     copied = host.copy_after
     monkeypatch.setattr(host, "copy_after", slowly)
-    # The device's events have all been reached, so it is nothing to threads.
-    monkeypatch.setattr(SimulatedDevice, "of", Threaded.of)
+    # Streams copy at once, so the device's events, all reached, are nothing to threads.
+    monkeypatch.setattr(SimulatedDevice, "clerk", lambda _, kind: ThreadClerk(f"slow {kind}"))
     made, device = spilling(case, tmp_path, adversary=early)
     with made:
         assert equal(case, made)
