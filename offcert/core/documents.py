@@ -128,6 +128,7 @@ def require_writable(path: str | Path) -> None:
 
 def make_folder(folder: Path) -> None:
     """Make a folder, and those that it lies in, if there is none."""
+    _require_path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -135,8 +135,10 @@ class Staging(Generic[Key]):
         self._ring = Ring(size // HOST_ALIGNMENT * HOST_ALIGNMENT)
         self._arena = device.arena(self._ring.size)
         self._writer, self._reader = (device.clerk(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
-        # Of each storage, the last write that was ordered in this step.
+        # Of each storage, the last write that was ordered in this step; and what was written, which
+        # in a smaller step has fewer bytes than the order says.
         self._written: dict[Key, DeviceEvent] = {}
+        self._sent: dict[Key, Staged[Key]] = {}
         self._writes: deque[DeviceEvent] = deque()
         self._last_read: DeviceEvent | None = None
         self._ahead: dict[tuple[Key, ...], _Read] = {}
@@ -152,6 +154,7 @@ class Staging(Generic[Key]):
         self, rows: Sequence[tuple[Staged[Key], torch.Tensor]], others: Sequence[CopiedStorage] = ()
     ) -> None:
         """Let ``out`` copy storages, and others that need no file, as one transfer if it can."""
+        self._sent.update((row.key, row) for row, _ in rows)
         for pieces in self._batches([row for row, _ in rows]):
             self._forget({piece.of.key for piece in pieces})
             slot = self._slot(pieces)
@@ -277,10 +280,11 @@ class Staging(Generic[Key]):
         while self._writes and self._writes[0].reached:
             self._writes.popleft()
         while self._next + len(self._ahead) < len(self._order):
-            rows = self._order[self._next + len(self._ahead)]
-            keys, pieces = _keys(rows), next(self._batches(rows))
+            keys = _keys(self._order[self._next + len(self._ahead)])
             if keys in self._ahead or not all(key in self._written for key in keys):
                 return
+            rows = [self._sent[key] for key in keys]
+            pieces = next(self._batches(rows))
             if len(pieces) < len(rows) or sum(p.size for p in pieces) < sum(r.size for r in rows):
                 return
             slots = self._ring.gone(_extent(pieces))

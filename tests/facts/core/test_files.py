@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from offcert.core.chain import Chain
-from offcert.core.documents import canonical_digest, write_atomically, write_json
+from offcert.core.documents import canonical_digest, make_folder, write_atomically, write_json
 from offcert.core.errors import InputError
 from offcert.core.platform import Kind, Platform
 from offcert.questions.schedule.files import (
@@ -250,3 +250,8 @@ def umask() -> int:
 def test_what_is_written_is_plain_json(tmp_path: Path) -> None:
     write_problem(tmp_path / "p.json", problem_from_json(chain_document()))
     assert json.loads((tmp_path / "p.json").read_text()) == chain_document()
+
+
+def test_a_folder_whose_name_no_folder_can_have_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot be the name of a file"):
+        make_folder(Path("a\0b"))

@@ -152,3 +152,28 @@ def test_out_waits_for_back_where_one_comes_to_a_slot_of_the_other():
     device.compute.wait(device.back.record())
     assert back.eq(1).all()
     assert device.races == []
+
+
+def test_storages_of_a_smaller_step_that_come_back_together_are_read_ahead_where_they_are_wanted():
+    # The second one begins elsewhere in its slot if the first one is smaller than in the order.
+    device = _device(adversary=early)
+    file = device.file(1024, None)
+    planned, actual = (
+        [Staged(0, file, 0, size), Staged(1, file, 512, size)] for size in (300, 100)
+    )
+    staging = Staging(device, 2048, [planned])
+    data = [torch.full((100,), n + 1, dtype=torch.uint8) for n in range(2)]
+    staging.begin()
+    device.out.wait(device.compute.record())
+    staging.send(list(zip(actual, data, strict=True)))
+    assert list(staging._ahead) == [(0, 1)]
+    back = [device.allocate(100) for _ in actual]
+    device.back.wait(device.compute.record())
+    staging.bring(list(zip(actual, back, strict=True)))
+    device.compute.wait(device.back.record())
+    device.synchronise()
+    assert [each.unique().tolist() for each in back] == [[1], [2]]
+    staging.settle()
+    staging.close()
+    file.close()
+    assert device.races == []
