@@ -195,7 +195,9 @@ def _course(
     rows = list(takewhile(lambda row: row is not None, (each[way] for each in operations)))
     column = {name: tuple(row[name] for row in rows) for name in _ROW.forms}
     moves = [Transfer(m["kind"], m["gap"], *m[way]) for m in transfers if m[way] is not None]
-    live = (() if None in column[name] else column[name] for name in _COUNTED)
+    # Where one is missing, none is known: what is written again then differs, and is refused.
+    counted = all(None not in column[name] for name in _COUNTED)
+    live = (column[name] if counted else () for name in _COUNTED)
     return Course(Schedule(column["start"], column["end"], moves), *live)
 
 

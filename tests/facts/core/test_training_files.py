@@ -115,3 +115,12 @@ def test_a_stall_that_does_not_follow_is_refused() -> None:
     document["transfers"][0]["planned"] = [1]
     with pytest.raises(InputError, match=r"transfers\[0\].planned must have 2 entries, not 1"):
         training_from_json(document)
+
+
+@pytest.mark.parametrize("name", ["live_at_begin", "live_at_end", "peak"])
+@pytest.mark.parametrize("way", ["planned", "measured"])
+def test_counts_that_are_missing_in_part_are_refused(way: str, name: str) -> None:
+    document = training_to_json(made())
+    document["operations"][1][way][name] = None
+    with pytest.raises(InputError, match=r"(operations|peaks) must"):
+        training_from_json(document)
