@@ -32,7 +32,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from segmented import segmented
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -43,6 +42,7 @@ from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule
 from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.profiling.profile import profile
+from offcert.runtime.segments.alone import segmented
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.workloads.standard_step import standard_step

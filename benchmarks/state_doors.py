@@ -13,7 +13,6 @@ from unittest import mock
 
 import torch
 from fuzz_plans import random_plan, random_program
-from segmented import segmented
 from state_models import BATCH, WIDTH, Drawn, program_for
 from torch import nn
 
@@ -31,6 +30,7 @@ from offcert.runtime.capture import capture
 from offcert.runtime.capture.capture import read_capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.plan.predict import predict
+from offcert.runtime.segments.alone import segmented
 from offcert.runtime.watch import operators as recomputing
 from offcert.training import offload, search
 

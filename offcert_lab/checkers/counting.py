@@ -117,14 +117,16 @@ class CountedFiles(ModelFiles):
     least: int  # Ticks that the proof says are necessary.
 
 
-def export_counted(problem: Problem, *, grid: int | None = None) -> CountedFiles:
+def export_counted(
+    problem: Problem, *, grid: int | None = None, horizon: int | None = None
+) -> CountedFiles:
     """Return a problem as a 0-1 program with a proof by counting, for VeriPB.
 
     Parameters
     ----------
     problem : Problem
         As for `offcert.certification.exchange.export`.
-    grid : int, optional
+    grid, horizon : int, optional
         As there.
 
     Raises
@@ -132,7 +134,7 @@ def export_counted(problem: Problem, *, grid: int | None = None) -> CountedFiles
     InputError
         If the problem is of another kind, or the linear program is not solved in time.
     """
-    made = export(problem, "opb", grid=grid)
+    made = export(problem, "opb", grid=grid, horizon=horizon)
     found = counted(CellModel(problem, made.cells).program())
     files = {**made.files, ".pbp": "\n".join(found.text()) + "\n"}
     least = found.value * made.cells.grid + problem.trace.durations[-1]

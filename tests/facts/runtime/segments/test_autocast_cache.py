@@ -7,13 +7,13 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.segmented import segmented
 from offcert.questions.schedule.plan import Plan
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.predict import predict
 from offcert.runtime.plan.step_plan import step_plan
+from offcert.runtime.segments.alone import segmented
 from support.runtime.captured import compare, evict_everything, problem_of_step
 from support.runtime.joint_training import again, carried_by, compare_joint, problem_of
 

@@ -12,7 +12,7 @@ from test_rehearsals import compare, layers, train
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.segmented import segmented
+from offcert.runtime.segments.alone import segmented
 from offcert.runtime.segments.settings import HELD
 from offcert.runtime.watch.guard import OffloadWarning
 from support.runtime.joint_training import Unwatched, again

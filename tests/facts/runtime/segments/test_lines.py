@@ -12,7 +12,6 @@ from test_joint_networks import BLOCKS, images, nothing_leaves
 from test_segment_traps import chain, losses, same_training
 from torch import nn
 
-from benchmarks.segmented import segmented
 from offcert.core.carried.ranges import RANGES
 from offcert.core.documents import Fields
 from offcert.core.errors import InputError
@@ -20,6 +19,7 @@ from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.plan.place import place, program_of, steady
 from offcert.runtime.segments import settings
+from offcert.runtime.segments.alone import segmented
 from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.operators import pure

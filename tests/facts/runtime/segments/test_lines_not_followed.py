@@ -10,10 +10,10 @@ from test_lines import SIMPLE, Calls, simple, step_of
 from test_segment_traps import same_training
 from torch import nn
 
-from benchmarks.segmented import segmented
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.follow.options import FollowOptions
 from offcert.runtime.plan.step_plan import step_plan
+from offcert.runtime.segments.alone import segmented
 from support.runtime.joint_training import carried_by, problem_of
 
 

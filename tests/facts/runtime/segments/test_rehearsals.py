@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import offcert
-from benchmarks.segmented import segmented
+from offcert.runtime.segments.alone import segmented
 from offcert.runtime.watch.guard import OffloadWarning, RecomputeError
 from support.runtime.joint_training import Unwatched, again
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.segmented import segmented
 from offcert.core.errors import InputError
 from offcert.runtime.capture import capture
 from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.segments.alone import segmented
 from offcert.runtime.segments.placed import Kept
 from offcert.runtime.watch.entries import InPlaceError
 from offcert.runtime.watch.guard import OffloadWarning

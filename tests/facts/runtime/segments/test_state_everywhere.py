@@ -15,7 +15,7 @@ from test_segment_traps import BLOCKS, Three, same_training
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from benchmarks.segmented import segmented
+from offcert.runtime.segments.alone import segmented
 from offcert.runtime.segments.saved import ComparisonMode
 from offcert.runtime.watch.guard import OffloadWarning, RecomputeError
 from support.runtime.captured import mean_step

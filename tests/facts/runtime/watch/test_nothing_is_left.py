@@ -15,9 +15,9 @@ from torch.optim import optimizer as optimizer_state
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from benchmarks.segmented import segmented
 from offcert.runtime.follow.offload import Offload, follow
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
+from offcert.runtime.segments.alone import segmented
 from support.runtime.captured import evict_everything, mean_step
 from support.runtime.joint_training import again, carried_by, problem_of
 

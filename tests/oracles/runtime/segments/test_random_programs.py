@@ -62,7 +62,7 @@ def drawn(tables: Tables, seed: int) -> JointState:
 
 
 CASES = [
-    *(("sequence", seed) for seed in (0, 1, 3, 4, 6, 8, 10)),
+    *(("sequence", seed) for seed in (0, 2, 3, 4, 6, 8, 10)),
     *(("loop", seed) for seed in (0, 1, 2, 3, 6, 8)),
 ]
 

@@ -1,4 +1,4 @@
-"""Segments of a model alone, without a plan: what benchmarks measure and tests put to the proof."""
+"""Segments of a model alone, without a plan: parts run again, and nothing leaves."""
 
 from __future__ import annotations
 
