@@ -25,7 +25,7 @@ from offcert.heuristics.joint.state import (
     UNCOVERED,
     JointState,
     Scratch,
-    new_state,
+    with_segments,
 )
 from offcert.heuristics.joint.tables import MEMORY, OFFLOAD, Tables
 
@@ -123,11 +123,7 @@ def _program(tables: Tables, parts: Parts, ahead: IntArray, behind: IntArray) ->
         slot += _slots(parts.inputs[begin], unit)
         waiting.append((begin, split, slot))
         waiting.append((split, end, slot + _slots(parts.output[begin, split], unit)))
-    state = new_state(tables)
-    for index, (first, final) in enumerate(sorted(segments, key=lambda each: (each[0], -each[1]))):
-        state.first[index], state.last[index] = first, final
-    state.number[0] = len(segments)
-    return state
+    return with_segments(tables, sorted(segments, key=lambda each: (each[0], -each[1])))
 
 
 def _slots(size: int, unit: int) -> int:

@@ -24,7 +24,7 @@ from offcert.heuristics.joint.evaluation import evaluate
 from offcert.heuristics.joint.nested import nested
 from offcert.heuristics.joint.parts import parts_of
 from offcert.heuristics.joint.repeats import repeats_of
-from offcert.heuristics.joint.state import JointState, Scratch, may_be, new_state
+from offcert.heuristics.joint.state import JointState, Scratch, may_be, new_state, with_segments
 from offcert.heuristics.joint.tables import Tables
 
 # Programs that are tried, and layers by which a number may differ from the relaxation's.
@@ -201,7 +201,7 @@ def _candidates(tables: Tables, alike: Alike, work: Scratch) -> Iterator[tuple[i
     spans = _Spans(tables)
     lengths = np.geomspace(max(1, spans.largest / 2), max(1, spans.total), _LENGTHS)
     equal = [_copies(tables), *(spans.of(float(length)) for length in lengths)]
-    beside = ((0, _program(tables, segments)) for segments in equal if segments)
+    beside = ((0, with_segments(tables, segments)) for segments in equal if segments)
     inside = ((1, program) for program in nested(tables, parts_of(tables), work))
     for kind, program in chain(beside, inside):
         for least in (np.inf, *shares):
@@ -209,15 +209,6 @@ def _candidates(tables: Tables, alike: Alike, work: Scratch) -> Iterator[tuple[i
             state.kept[alike.worth >= least] = 1
             _keep_together(tables, state.kept)
             yield kind, state
-
-
-def _program(tables: Tables, segments: Sequence[tuple[int, int]]) -> JointState:
-    """Return the state of some segments, one after the other, in which nothing is kept."""
-    state = new_state(tables)
-    for index, (first, last) in enumerate(segments):
-        state.first[index], state.last[index] = first, last
-    state.number[0] = len(segments)
-    return state
 
 
 def _copies(tables: Tables) -> list[tuple[int, int]]:

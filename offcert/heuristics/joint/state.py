@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -211,6 +212,18 @@ def _nested(spans: list[tuple[int, int]], kept: set[int]) -> list[Segment]:
         segments.append(Segment(first, last, tuple(own), tuple(inner)))
         index = end
     return segments
+
+
+def with_segments(tables: Tables, segments: Sequence[tuple[int, int]]) -> JointState:
+    """Return the state of segments, each by its first and last computation; nothing is kept.
+
+    Those inside of others come behind these.
+    """
+    state = new_state(tables)
+    for index, (first, last) in enumerate(segments):
+        state.first[index], state.last[index] = first, last
+    state.number[0] = len(segments)
+    return state
 
 
 def state_of(program: Program, tables: Tables) -> JointState | None:

@@ -27,7 +27,6 @@ from offcert.core.compiled import inlined, inlined_and_entered, plain, plain_inn
 from offcert.formulations.labels.outward.model import PARTS, OutwardSide
 from offcert.formulations.labels.outward.outlook import (
     BEGIN,
-    LEAST,
     LEAVING,
     LIMIT,
     MOST,
@@ -41,9 +40,9 @@ from offcert.formulations.labels.outward.outlook import (
     bounds,
     can_be,
     fits,
+    is_due,
     look,
     look_at_cut,
-    overdue,
     prepare,
 )
 from offcert.formulations.labels.store import (
@@ -114,17 +113,13 @@ def run(
 
     Of class `c` one tensor more (`change` 1) or less (-1) is back than with the label looked at.
     """
-    waited, size, now = True, side.size[c], outlook.now[c]
-    left, surely = question.high[c] - now, question.low[c] - now
-    most, least = question.asked[MOST] - moved, question.asked[LEAST] - moved
-    absent, out = side.absent[c], side.out[c]
+    waited, most = True, question.asked[MOST] - moved
+    left, absent = question.high[c] - outlook.now[c], side.absent[c]
     while k < side.need.size:
-        can = can_be(outlook.absent[k], size, change, left, absent[k])
+        can = can_be(outlook.absent[k], side.size[c], change, left, absent[k])
         if not fits(side.need[k], most, can):
             break
-        if overdue(outlook.overdue[k], size, change, surely, out[k]) > 0:
-            break
-        if least > can_be(outlook.out[k], size, change, left, out[k]):
+        if is_due(side, question, outlook, c, change, moved, k):
             break
         if waited:
             idle = max(idle, free - side.prefix[k])

@@ -247,7 +247,7 @@ def _lacking(
 
 
 @inlined
-def _is_due(
+def is_due(
     side: OutwardSide,
     question: SideQuestion,
     outlook: Outlook,
@@ -324,7 +324,7 @@ def bounds(
     longest, length = link + both, idle + total
     if k < last:
         begin = out + departing
-        if _is_due(side, question, outlook, c, change, moved, k):
+        if not side.shared and is_due(side, question, outlook, c, change, moved, k):
             # It waits for a return, too, and that begins when all has left that ever left before.
             begin = max(begin, free)
         length = max(length, begin + total - side.prefix[k])
