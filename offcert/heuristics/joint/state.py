@@ -215,9 +215,9 @@ def _nested(spans: list[tuple[int, int]], kept: set[int]) -> list[Segment]:
 
 
 def with_segments(tables: Tables, segments: Sequence[tuple[int, int]]) -> JointState:
-    """Return the state of segments, each by its first and last computation; nothing is kept.
+    """Return the state in which segments run again and none of their computations is kept.
 
-    Those inside of others come behind these.
+    Each segment is given by its first and last computation; one inside of another comes after it.
     """
     state = new_state(tables)
     for index, (first, last) in enumerate(segments):

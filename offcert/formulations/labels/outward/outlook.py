@@ -256,7 +256,11 @@ def is_due(
     moved: int,
     k: int,
 ) -> bool:
-    """Whether operation `k` has to wait until some tensor is back."""
+    """Whether operation `k` has to wait until some tensor is back.
+
+    Of class `c` one tensor more (`change` 1) or less (-1) is back than with the label that was
+    looked at; `moved` are the bytes that are back.
+    """
     size, now = side.size[c], outlook.now[c]
     left, surely = question.high[c] - now, question.low[c] - now
     if overdue(outlook.overdue[k], size, change, surely, side.out[c, k]) > 0:
