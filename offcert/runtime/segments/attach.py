@@ -17,10 +17,11 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from offcert.core.errors import InputError
-from offcert.runtime.segments.frame import ForwardWalk, Now, SegmentFrame, run_frame
-from offcert.runtime.segments.lines import Calls, LineCall, encloses, end_lines
+from offcert.runtime.segments.frame import SegmentFrame, run_frame
+from offcert.runtime.segments.lines import LineCall, encloses, end_lines
 from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.resolve import Lookup, Part, resolve
+from offcert.runtime.segments.walk import Calls, ForwardWalk, Now
 from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.guard import OffloadWarning, SegmentProof, guard_of, guarded
 from offcert.runtime.watch.hooks import Hooks
@@ -42,7 +43,7 @@ class _Wrapped:
     def frame(self, part: Part) -> SegmentFrame | None:
         """Return a frame for a call of a segment, if it is to run again."""
         runs = self.segments.runs(part)
-        return self.segments.frame(part, self.path, SegmentFrame) if runs else None
+        return SegmentFrame(part, self.segments, self.path) if runs else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is made of a copy of the model is no matter of the plan.
@@ -242,7 +243,7 @@ class Segments(Calls):
         if self._undo:
             raise InputError("these segments have been attached already")
         trained = [each for each in self.root.parameters() if not is_lazy(each)]
-        self._parameters = {each.untyped_storage()._cdata for each in trained}
+        self.parameters = {each.untyped_storage()._cdata for each in trained}
         modules = {path: each for one in self.lookups for path, each in one.modules.items()}
         containers = {path: each for one in self.lookups for path, each in one.containers.items()}
         watched = {path: each for one in self.lookups for path, each in one.watched.items()}

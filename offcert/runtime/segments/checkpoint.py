@@ -35,26 +35,31 @@ from offcert.runtime.segments.arguments import Argument
 from offcert.runtime.segments.fingerprint import fingerprint, has_bytes, kind_of
 from offcert.runtime.segments.keeper import Operators, operator_number
 from offcert.runtime.segments.saved import (
-    Again,
     ComparisonMode,
     Given,
     OnHost,
     Pending,
     SavedTensor,
-    Told,
     as_is,
     is_held,
 )
+from offcert.runtime.segments.walk import Calls
 from offcert.runtime.torch_private import backward_number, storage_users, undispatched
 from offcert.runtime.watch.entries import Handle, InPlaceError, View
-from offcert.runtime.watch.guard import RecomputeError, SegmentProof, StopRunning, one_line
+from offcert.runtime.watch.guard import (
+    RecomputeError,
+    SegmentProof,
+    StopRunning,
+    one_line,
+    require_same,
+)
 
 
 class Checkpoint:
     """A call of a segment, as autograd's saved-tensor hooks see it."""
 
-    def __init__(self, proof: SegmentProof, told: Told, mode: ComparisonMode) -> None:
-        self.proof, self.told, self.mode = proof, told, mode
+    def __init__(self, proof: SegmentProof, segments: Calls, mode: ComparisonMode) -> None:
+        self.proof, self.segments, self.mode = proof, segments, mode
         # By address, the storages that modules hold.
         self.held: dict[int, bool] = {}
         # What the call is given, and the storages of results that are kept, by address.
@@ -88,13 +93,15 @@ class Checkpoint:
         saved = SavedTensor(self, index)
         self.saved.append(weakref.ref(saved))
         mode = self.mode
-        if mode is ComparisonMode.ONE:
-            kinds = self.proof.kinds
-            kind = tensor.shape, tensor.dtype, tensor.requires_grad
-            if self._as_rehearsed and (index >= len(kinds) or kinds[index] != kind):
+        if mode is not ComparisonMode.TRUSTED:
+            kinds, kind = self.proof.kinds, (tensor.shape, tensor.dtype, tensor.requires_grad)
+            if mode is ComparisonMode.REHEARSAL:
+                if index == 0:
+                    kinds.clear()
+                    self.proof.unwritten.clear()
+                kinds.append(kind)
+            elif self._as_rehearsed and (index >= len(kinds) or kinds[index] != kind):
                 self._as_rehearsed = False
-        elif mode is not ComparisonMode.TRUSTED:
-            self._note_kind(index, tensor)
         if self.held and is_held(tensor, self.held):
             # Autograd goes on with what the module holds, whatever becomes of that.
             itself = tensor.is_leaf and tensor.requires_grad
@@ -115,16 +122,6 @@ class Checkpoint:
             return False
         return not self._as_rehearsed or len(self.saved) != len(self.proof.kinds)
 
-    def _note_kind(self, index: int, tensor: torch.Tensor) -> None:
-        kinds, kind = self.proof.kinds, (tensor.shape, tensor.dtype, tensor.requires_grad)
-        if self.mode is ComparisonMode.REHEARSAL:
-            if index == 0:
-                kinds.clear()
-                self.proof.unwritten.clear()
-            kinds.append(kind)
-        elif index >= len(kinds) or kinds[index] != kind:
-            self._as_rehearsed = False
-
     def unpack(self, saved: SavedTensor) -> torch.Tensor:
         """Return a tensor that autograd needs."""
         if self.mode is ComparisonMode.REHEARSAL:
@@ -142,10 +139,10 @@ class Checkpoint:
             made = saved.made.pop(number, None)
             if number == -1:
                 # Nothing tells when those that nobody has asked for are not needed any more.
-                self._forget()
+                for each in self._alive():
+                    each.made.pop(-1, None)
         if made is None:
-            self._differs("saves other tensors than before")
-            raise AssertionError
+            raise self._differs("saves other tensors than before")
         return made
 
     @contextmanager
@@ -191,10 +188,6 @@ class Checkpoint:
     def rest(self) -> None:
         """Do not run again beside what stays: autograd has all that it needs."""
         self._rehearsed = True
-
-    def _forget(self) -> None:
-        for saved in self._alive():
-            saved.made.pop(-1, None)
 
     def _alive(self) -> list[SavedTensor]:
         """Return the saved tensors that autograd still holds."""
@@ -253,11 +246,12 @@ class Checkpoint:
         storage = tensor.untyped_storage()
         key = storage._cdata, tensor._version, View.like(tensor)
         argument, found = self.arguments.get(storage._cdata), self._copies.get(key)
+        session = self.segments.session
         if argument is not None and argument.holds(tensor):
             saved.held = Given(argument, key[-1])
         elif found is not None and found[0]() is storage:
             saved.held = found[1]
-        elif storage._cdata not in self.kept and self.told.has_room(storage):
+        elif storage._cdata not in self.kept and (session is None or session.has_room(storage)):
             saved.held = Handle(tensor, None)
         else:
             saved.held = OnHost(tensor)
@@ -294,11 +288,9 @@ class Checkpoint:
                 saved.held = Handle(saved.kept() if again is None else again, None)
 
     def _make_again(self, number: int) -> None:
-        for reference in self.saved:
-            saved = reference()
-            if saved is not None:
-                # Of backward passes before; one around this one will ask again.
-                saved.made.clear()
+        for saved in self._alive():
+            # Of backward passes before; one around this one will ask again.
+            saved.made.clear()
         if self.unknown:
             # Some may have been looked at before they were written.
             kept = self._differentiable.intersection(self.prints)
@@ -311,9 +303,14 @@ class Checkpoint:
             raise
         difference = again.difference or again.wrong_count()
         if difference is not None and self.completed:
-            self._differs(difference)
+            raise self._differs(difference)
         if again.flags:
-            self.told.doubts(self.proof, torch.stack(again.flags).all())
+            flag, session = torch.stack(again.flags).all(), self.segments.session
+            if session is None:
+                require_same(self.proof, flag)
+            else:
+                # It is looked at when the backward pass has ended.
+                session.flags.append((self.proof, flag))
 
     def _run(self, again: Again) -> None:
         hooks = torch.autograd.graph.saved_tensors_hooks(again.pack, as_is)
@@ -321,9 +318,81 @@ class Checkpoint:
             self.run(again)
         again.settle()
 
-    def _differs(self, what: str) -> None:
+    def _differs(self, what: str) -> RecomputeError:
+        """Refuse the segment, and return the error that says so."""
         self.proof.refuse(what)
-        raise RecomputeError(
+        return RecomputeError(
             f"{self.proof.name} was run again for the backward pass, and {what}; its gradients "
             "would be wrong. From the next step on it does not run again"
         )
+
+
+class Again:
+    """A run of a segment for a backward pass, given its number; without one, a rehearsal.
+
+    On other devices than the CPU `flags` say whether tensors are the same; `difference` is the
+    first that was found; in a rehearsal, which only compares, `made` has again the tensors that
+    stay on the host.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, number: int | None) -> None:
+        self.made: dict[int, torch.Tensor] = {}
+        self.flags: list[torch.Tensor] = []
+        self.difference: str | None = None
+        self._checkpoint, self._number = checkpoint, number
+        self._asked = len(checkpoint.saved)
+        self._unknown, self._unwritten = checkpoint.unknown, checkpoint.proof.unwritten
+        self._count = 0
+        # Tensors that had not been written yet, and by which operators.
+        self._pending: list[tuple[int, int, torch.Tensor]] = []
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Take a tensor that is saved again, and stop if it is the last one."""
+        index, self._count = self._count, self._count + 1
+        found = tensor.detach()
+        if index >= self._asked:
+            return found
+        checkpoint = self._checkpoint
+        if self._number is not None:
+            saved = checkpoint.saved[index]()
+            if saved is not None and saved.held is None:
+                saved.made[self._number] = found
+        elif checkpoint.is_on_host(index):
+            self.made[index] = found
+        unwritten = not tensor.requires_grad if self._unknown else index in self._unwritten
+        if unwritten:
+            self._pending.append((operator_number(), index, found))
+        elif index in checkpoint.prints:
+            self._compare(index, found)
+        if self._count == self._asked:
+            # What the operator under way has not written yet is still to be compared.
+            waits = bool(self._pending) and self._pending[-1][0] == operator_number()
+            if not waits and checkpoint.may_stop():
+                raise StopRunning(self)
+        return found
+
+    def settle(self) -> None:
+        """Compare the tensors that had not been written when they were saved."""
+        for _, index, tensor in self._pending:
+            if index in self._checkpoint.prints:
+                self._compare(index, tensor)
+
+    def _compare(self, index: int, tensor: torch.Tensor) -> None:
+        kind, was = self._checkpoint.prints[index]
+        if was is None or self.difference is not None:
+            return
+        if kind == kind_of(tensor):
+            now = fingerprint(tensor)
+            if now is not None and now.device.type != "cpu":
+                self.flags.append((now == was).all())
+                return
+            if now is not None and torch.equal(now, was):
+                return
+        shape = "x".join(map(str, tensor.shape)) or "scalar"
+        self.difference = f"a tensor of shape {shape} comes out different"
+
+    def wrong_count(self) -> str | None:
+        """Return how many tensors were saved, if these are not as many as before, or None."""
+        if self._count == self._asked:
+            return None
+        return f"it saves {self._count} tensors instead of {self._asked}"

@@ -2,91 +2,47 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from offcert.runtime.segments.arguments import Arguments
-from offcert.runtime.segments.checkpoint import Checkpoint
-from offcert.runtime.segments.keeper import Keeper, Operators, Watch
+from offcert.runtime.segments.checkpoint import Again, Checkpoint
+from offcert.runtime.segments.keeper import Keeper, Operators
 from offcert.runtime.segments.keeping import Give, Keep
+from offcert.runtime.segments.resolve import Part
 from offcert.runtime.segments.restored import Restored
-from offcert.runtime.segments.saved import Again, ComparisonMode, Told
+from offcert.runtime.segments.saved import ComparisonMode
 from offcert.runtime.segments.settings import Casts, GeneratorStates
 from offcert.runtime.segments.state import Before, ModuleStates
+from offcert.runtime.segments.walk import Calls, ForwardWalk
 from offcert.runtime.torch_private import backward_keeps_graph, backward_number
 from offcert.runtime.watch.events import AGAIN, RESUME
-from offcert.runtime.watch.guard import StopRunning, guarded
+from offcert.runtime.watch.guard import StopRunning, guard_of, guarded
 from offcert.runtime.watch.operators import recomputing
-
-if TYPE_CHECKING:
-    from offcert.runtime.segments.resolve import Part
-
-
-class ForwardWalk:
-    """Where a forward pass has got to, or a segment that runs `again`.
-
-    It follows the program of a `lookup`; `calls` says how often each module has been called in the
-    step. `frame` is the innermost segment that runs, `watch` that of kept results, `lines` are
-    those that are open, from the outermost to the innermost, of which a call may be being made
-    (`calling`). `operators` are watched in the outermost segment that is rehearsed.
-    """
-
-    __slots__ = (
-        "again", "calling", "calls", "frame", "lines", "lookup", "opened", "operators", "watch",
-    )  # fmt: skip
-
-    def __init__(
-        self, lookup: Any, calls: dict[str, int], again: SegmentFrame | None = None
-    ) -> None:
-        self.lookup, self.calls = lookup, calls
-        self.opened: dict[str, list[int]] = {}
-        self.frame, self.again = again, again
-        self.watch: Watch | None = None
-        self.lines: list[Any] = []
-        self.calling = False
-        self.operators: Operators | None = None
-
-    @property
-    def depth(self) -> int:
-        """How many segments the one that runs again lies in; -1 if none runs again."""
-        return -1 if self.again is None else self.again.depth
-
-    def count(self, key: str) -> int:
-        """Return the number of the call that begins."""
-        call = self.calls.get(key, 0)
-        self.calls[key] = call + 1
-        return call
-
-
-class Now(threading.local):
-    """The walk that is under way in a thread, if any."""
-
-    def __init__(self) -> None:
-        self.walk: ForwardWalk | None = None
 
 
 class SegmentFrame(Checkpoint):
     """A call of a segment: what it is given, and the state in which it runs again.
 
-    Autograd's hooks hold it as long as they may still need it. The keeper is that of the outermost
-    segment around it.
+    Autograd's hooks hold it as long as they may still need it. The step under way is told what
+    becomes of it by the `path` of a module. The keeper is that of the outermost segment around it.
     """
 
-    def __init__(
-        self, part: Part, now: Now, keeper: Keeper | None, told: Told, mode: ComparisonMode
-    ) -> None:
-        super().__init__(part.proof, told, mode)
-        assert now.walk is not None
+    def __init__(self, part: Part, segments: Calls, path: str) -> None:
+        walk = segments.now.walk
+        assert walk is not None
+        super().__init__(part.proof, segments, segments.mode(part, walk))
         self.name, self.states, self.depth = part.name, part.states, part.depth
-        self.guard = told.guard
-        self.now, self.keeper = now, keeper
-        self.lookup = now.walk.lookup
-        self.calls = dict(now.walk.calls)
+        self.guard = guard_of(segments.hooks)
+        self.now, self.path = segments.now, path
+        self.keeper: Keeper | None = None if walk.frame is None else walk.frame.keeper
+        if walk.frame is None and part.kept:
+            self.keeper = Keeper(part.name, part.kept, part.unread, segments.parameters)
+        self.lookup, self.calls = walk.lookup, dict(walk.calls)
         self.before: Before | None = None
         self._restored: Restored | None = None
 
@@ -172,7 +128,7 @@ class SegmentFrame(Checkpoint):
         outer, self.now.walk = self.now.walk, walk
         try:
             with recomputing(), self.restored(), self.casts.again():
-                self.told.ran(AGAIN)
+                self.segments.ran(AGAIN, self.path)
                 try:
                     with self.generators.again():
                         self.given.call(self.body())
@@ -182,14 +138,15 @@ class SegmentFrame(Checkpoint):
                 if walk.watch is not None:
                     walk.watch.release()
                 # What the calls that were left held is free now.
-                self.told.ran(RESUME)
+                self.segments.ran(RESUME, self.path)
         finally:
             self.now.walk = outer
             if walk.watch is not None:
                 walk.watch.leave()
                 # The watch refers to the walk, which must not live on because of that.
                 walk.watch = None
-            if outer is None and self.told.may_drop_casts():
+            session = self.segments.session
+            if outer is None and session is not None and session.calls_are_over:
                 # Within an autocast of the user's, the weights that were cast would stay until that
                 # ends. To switch the cache off instead would cast again what is in it already.
                 torch.clear_autocast_cache()

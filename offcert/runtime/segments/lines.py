@@ -12,123 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from offcert.core.carried.ranges import Called
-from offcert.core.errors import InputError
 from offcert.runtime.segments.arguments import Handed
-from offcert.runtime.segments.frame import ForwardWalk, Now, SegmentFrame
-from offcert.runtime.segments.keeper import Keeper
+from offcert.runtime.segments.frame import SegmentFrame
 from offcert.runtime.segments.keeping import Keep
-from offcert.runtime.segments.resolve import LineMember, LinePart, Part
-from offcert.runtime.segments.saved import ComparisonMode
+from offcert.runtime.segments.resolve import LineMember, LinePart
 from offcert.runtime.segments.settings import GeneratorStates
 from offcert.runtime.segments.state import Before
-from offcert.runtime.torch_private import may_save_by_hooks, top_saved_hooks
+from offcert.runtime.segments.walk import Calls, ForwardWalk
+from offcert.runtime.torch_private import top_saved_hooks
 from offcert.runtime.watch.events import Session
-from offcert.runtime.watch.guard import Guard, SegmentProof, guard_of, guarded, require_same
-from offcert.runtime.watch.hooks import Hooks
-from offcert.runtime.watch.saved_hooks import is_checkpointed
-
-AnyFrame = TypeVar("AnyFrame", bound=SegmentFrame)
-
-
-class Calls:
-    """The calls that a model makes while segments are attached; `now` is each thread's walk."""
-
-    def __init__(self, hooks: Hooks | None, rehearsed: bool, verify_every: int | None) -> None:
-        self.hooks = hooks
-        self.now = Now()
-        self._rehearsed, self._verify_every = rehearsed, verify_every
-        self._steps = 0
-        # The step is of sizes with which its program has not been followed before.
-        self._new_sizes = False
-        self._parameters: set[int] = set()
-
-    def frame(self, part: Part, path: str, kind: type[AnyFrame]) -> AnyFrame:
-        """Return a frame for a call of a segment."""
-        walk = self.now.walk
-        assert walk is not None
-        keeper = None if walk.frame is None else walk.frame.keeper
-        if walk.frame is None and part.kept:
-            keeper = Keeper(part.name, part.kept, part.unread, self._parameters)
-        return kind(part, self.now, keeper, Teller(self, path), self.mode(part, walk))
-
-    def mode(self, part: Part, walk: ForwardWalk) -> ComparisonMode:
-        """Return how much of a call is compared."""
-        # What runs again is compared with its own first run.
-        if not self._rehearsed or walk.again is not None:
-            return ComparisonMode.TRUSTED
-        if part.proof.is_doubtful or self._new_sizes:
-            return ComparisonMode.REHEARSAL
-        every = self._verify_every or walk.lookup.segments
-        return (
-            ComparisonMode.ALL if (part.number + self._steps) % every == 0 else ComparisonMode.ONE
-        )
-
-    def strayed(self, what: str) -> None:
-        """Note that the program does not do what a segment was made for."""
-        session = self.session
-        if session:
-            session.strayed(what)
-
-    @property
-    def session(self) -> Session | None:
-        """The step that the calling thread is in."""
-        if self.hooks is None:
-            return None
-        return self.hooks.local.forward or self.hooks.local.backward
-
-    def runs(self, part: Part) -> bool:
-        """Whether a segment is to be checkpointed now."""
-        if not torch.is_grad_enabled() or not may_save_by_hooks():
-            return False
-        if part.proof.refused is not None:
-            self.strayed(f"{part.name} does not run again: {part.proof.refused}")
-            return False
-        walk = self.now.walk
-        assert walk is not None
-        if walk.frame is None and is_checkpointed():
-            raise InputError(
-                f"{part.name} cannot run again by a plan: the program itself checkpoints it"
-            )
-        return True
-
-
-class Teller:
-    """Tells the step under way what becomes of a call of a segment, by the module that names it."""
-
-    __slots__ = ("_calls", "_path", "guard")
-
-    def __init__(self, calls: Calls, path: str) -> None:
-        self._calls, self._path = calls, path
-        self.guard = guard_of(calls.hooks)
-
-    def ran(self, kind: str) -> None:
-        """Tell that it begins to run again, or has done so."""
-        session = self._calls.session
-        if session is not None:
-            session.run_again(kind, self._path)
-
-    def may_drop_casts(self) -> bool:
-        """Whether the step says that nobody will use weights that autocast has cast."""
-        session = self._calls.session
-        return session is not None and session.calls_are_over
-
-    def has_room(self, storage: torch.UntypedStorage) -> bool:
-        """Whether the step has room on the device for what a rehearsal leaves there."""
-        session = self._calls.session
-        return session is None or session.has_room(storage)
-
-    def doubts(self, proof: SegmentProof, flag: torch.Tensor) -> None:
-        """Let the step look at a flag on a device when its backward pass has ended."""
-        session = self._calls.session
-        if session is None:
-            require_same(proof, flag)
-        else:
-            session.flags.append((proof, flag))
+from offcert.runtime.watch.guard import Guard, guard_of, guarded
 
 
 @dataclass(slots=True)
@@ -294,7 +192,7 @@ class LineCall:
     def _frame(self, part: LinePart) -> LineFrame:
         """Return a frame for a line whose first module is being called."""
         path, call = self.key
-        frame = self.segments.frame(part, path, LineFrame)
+        frame = LineFrame(part, self.segments, path)
         # The call of the first module is made again, too.
         frame.calls[f"call {path}"] = call
         return frame
