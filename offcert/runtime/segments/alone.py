@@ -11,7 +11,7 @@ from torch import nn
 
 from offcert.runtime.segments.attach import SegmentedSteps, Segments
 from offcert.runtime.segments.placed import PlacedProgram
-from offcert.runtime.watch.events import Event, Session
+from offcert.runtime.watch.events import Session
 from offcert.runtime.watch.hooks import Hooks, unwrap
 
 
@@ -26,8 +26,9 @@ def segmented(
     """
     root = unwrap(model)
     segments = Segments(root, [program], verify_every=verify_every)
-    hooks = Hooks(root, _EachCall(calls))
-    hooks.steps = SegmentedSteps(_EachCall(calls, hooks), segments)
+    steps = _EachCall(calls)
+    hooks = steps.hooks = Hooks(root, steps)
+    hooks.steps = SegmentedSteps(steps, segments)
     segments.attach()
     try:
         hooks.attach(lambda path: False)
@@ -37,29 +38,20 @@ def segmented(
         segments.detach()
 
 
-class _Quiet(Session):
-    """A step of which nobody wants to know anything."""
-
-    def tick(self, event: Event) -> None:
-        """Take no note."""
-
-    def wants(self, event: Event) -> bool:
-        """Nothing is wanted."""
-        return False
-
-
 class _EachCall:
     """Begins a step at every so many calls of the model."""
 
-    def __init__(self, calls: int, hooks: Hooks | None = None) -> None:
-        self._calls, self._made, self._hooks = calls, 0, hooks
+    hooks: Hooks
+
+    def __init__(self, calls: int) -> None:
+        self._calls, self._made = calls, 0
         self._session: Session | None = None
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
-        if not torch.is_grad_enabled() or self._hooks is None:
+        if not torch.is_grad_enabled():
             return None
         if self._session is None or self._session.failed or self._made >= self._calls:
-            self._session, self._made = _Quiet(self._hooks), 0
+            self._session, self._made = Session(self.hooks), 0
         self._made += 1
         return self._session
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.segments.keeper import Hooks, outer_hooks
+from offcert.runtime.segments.settings import CASTING
 from offcert.runtime.torch_private import (
     TreeSpec,
     function_mode_count,
@@ -40,19 +41,14 @@ def require_no_cache(name: str, value: Any) -> None:
         )
 
 
-# Devices whose autocast may be on; the others are no matter of ours.
-_AUTOCAST = ("cpu", "cuda")
-
-
 class Handed:
     """A tensor that a call has returned, as it was then; it is not held."""
 
-    __slots__ = ("_facts", "_settings", "_tensor")
+    __slots__ = ("_facts", "_tensor")
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = weakref.ref(tensor)
         self._facts = _facts(tensor)
-        self._settings = thread_settings()
 
     def is_(self, value: Any) -> bool:
         """Whether something is the same tensor, unchanged, where calls still compute the same."""
@@ -60,25 +56,20 @@ class Handed:
             isinstance(value, torch.Tensor)
             and self._tensor() is value
             and _facts(value) == self._facts
-            and thread_settings() == self._settings
         )
 
 
 def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
-    # Its place in the graph may change as well: `detach_` counts as no version.
-    version = 0 if tensor.is_inference() else tensor._version
-    return version, tensor.requires_grad, tensor.is_leaf, tensor.shape
-
-
-def thread_settings() -> tuple[Any, ...]:
-    """Return this thread's settings on which results of modules depend: autocast, dtype, modes."""
-    autocast = [
-        (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
-        for device in _AUTOCAST
-    ]
+    """Return the facts of a tensor that may change, and settings that results depend on."""
+    autocast = [(torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in CASTING]
     return (
+        0 if tensor.is_inference() else tensor._version,
+        # Its place in the graph may change as well: `detach_` counts as no version.
+        tensor.requires_grad,
+        tensor.is_leaf,
+        tensor.shape,
         torch.is_grad_enabled(),
-        *autocast,
+        autocast,
         torch.is_autocast_cache_enabled(),
         torch.get_default_dtype(),
         function_mode_count(),

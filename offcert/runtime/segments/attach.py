@@ -93,9 +93,9 @@ class ContainerRun(_Wrapped):
         if not parts or len(args) != 1 or kwargs:
             return self.original(*args, **kwargs)
         assert isinstance(self.module, nn.Sequential)
-        return self._children([args[0]], 0, len(self.module) - 1, parts)
+        return self._children(0, len(self.module) - 1, parts, [args[0]])
 
-    def _children(self, cell: list[Any], first: int, last: int, parts: list[Part]) -> Any:
+    def _children(self, first: int, last: int, parts: list[Part], cell: list[Any]) -> Any:
         """Call children one after another, those of each part as a segment.
 
         The input comes in a list of its own: the stack of a caller may hold an argument as long as
@@ -112,7 +112,8 @@ class ContainerRun(_Wrapped):
                 # Nobody but the segment is to hold its input.
                 cell = [value]
                 del value
-                value = run_frame(frame, _Children(self, part), (cell,), {})
+                run = partial(self._children, part.first, part.last, part.inner)
+                value = run_frame(frame, run, (cell,), {})
                 at = part.last + 1
             else:
                 child = children[at]
@@ -120,17 +121,6 @@ class ContainerRun(_Wrapped):
                 value = child(value)
                 at += 1
         return value
-
-
-class _Children:
-    """The children of a part, as a function."""
-
-    def __init__(self, run: ContainerRun, part: Part) -> None:
-        self.run, self.part = run, part
-
-    def __call__(self, cell: list[Any]) -> Any:
-        part = self.part
-        return self.run._children(cell, part.first, part.last, part.inner)
 
 
 class TickHook:

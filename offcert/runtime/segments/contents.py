@@ -131,12 +131,8 @@ class NamedAttributes(_Keyed):
         return map(getattr, repeat(self.thing), self.names, repeat(MISSING))
 
     def take(self) -> Any:
-        """Return the attributes that have the given names; `MISSING` where there is none."""
-        thing = self.thing
-        held = vars(thing) if isinstance(thing, type) else None
-        if held is not None:
-            return {name: held.get(name, MISSING) for name in self.names}
-        return {name: getattr(thing, name, MISSING) for name in self.names}
+        """Return the values of these names; `MISSING` where there is none."""
+        return dict(zip(self.names, self.held(), strict=True))
 
 
 class Globals(NamedAttributes):
@@ -147,11 +143,6 @@ class Globals(NamedAttributes):
     def held(self) -> Iterable[Any]:
         """Return the values of these names."""
         return map(self.thing.get, self.names, repeat(MISSING))
-
-    def take(self) -> Any:
-        """Return the globals that have the given names; `MISSING` where there is none."""
-        held = self.thing
-        return {name: held.get(name, MISSING) for name in self.names}
 
 
 class Elements(Content):

@@ -52,7 +52,7 @@ def fingerprint(tensor: torch.Tensor) -> torch.Tensor | None:
 def _of_rows(words: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Return the weighted sums of many words, row by row."""
     rows, rest = divmod(len(words), _ROW)
-    factors = _factors(words.device, rows)
+    factors = _factors(words.device, max(256, 1 << (rows - 1).bit_length()))
     total = (weights[:, :rest] * words[rows * _ROW :]).sum(1)
     table = words[: rows * _ROW].view(rows, _ROW)
     step = 1 if words.device.type == "cpu" else _ROWS
@@ -108,11 +108,7 @@ def _weights(device: torch.device) -> torch.Tensor:
     return _random(_ROW, _seed()).to(device)
 
 
-def _factors(device: torch.device, rows: int) -> torch.Tensor:
-    """Return odd weights of at least so many rows, for each family."""
-    return _factors_of(device, max(256, 1 << (rows - 1).bit_length()))
-
-
 @cache
-def _factors_of(device: torch.device, rows: int) -> torch.Tensor:
+def _factors(device: torch.device, rows: int) -> torch.Tensor:
+    """Return odd weights of rows, for each family."""
     return (_random(rows, _seed() + 1) | 1).to(device)

@@ -41,7 +41,7 @@ class SegmentFrame(Checkpoint):
         self.now, self.path = segments.now, path
         self.keeper: Keeper | None = None if walk.frame is None else walk.frame.keeper
         if walk.frame is None and part.kept:
-            self.keeper = Keeper(part.name, part.kept, part.unread, segments.parameters)
+            self.keeper = Keeper(part.name, part.kept, segments.parameters)
         self.lookup, self.calls = walk.lookup, dict(walk.calls)
         self.before: Before | None = None
         self._restored: Restored | None = None

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 from offcert.core.errors import InputError
+from offcert.runtime.segments.placed import Kept, called
+from offcert.runtime.segments.settings import GeneratorStates
 from offcert.runtime.torch_private import (
     TorchDispatchMode,
     TreeSpec,
@@ -65,14 +67,14 @@ class StoredOperator:
 
     Its `results` are `Stored`, `StandIn`, `Alias`, or objects that are no tensors, nested as `spec`
     says. It has `changed` in place the tensors of these numbers among its arguments, and left
-    random `generators` in these states. It is `used` once results have been handed out for the last
-    time.
+    `generators` of random numbers, if it draws some, in these states. It is `used` once results
+    have been handed out for the last time.
     """
 
     results: list[Any]
     spec: TreeSpec
     changed: list[int]
-    generators: list[tuple[torch.device, torch.Tensor]]
+    generators: GeneratorStates | None
     used: bool = False
 
 
@@ -80,24 +82,16 @@ class Keeper:
     """Keeps results of some operators of an outermost segment, from its first run on.
 
     A dispatch mode watches operators, but only in stretches that begin with events at which
-    something is kept: `kept` says which of the operators (None: all), `unread` which of the results
-    of all operators nobody needs again. Operators on different `parameters`, given by the addresses
-    of their storages, are different.
+    something is `kept`. Operators on different `parameters`, given by the addresses of their
+    storages, are different.
 
     `storages` are those of kept results, by address; `largest` bytes of a result that nobody needs
     again, by device.
     """
 
-    def __init__(
-        self,
-        name: str,
-        kept: dict[Tick, frozenset[int] | None],
-        unread: dict[Tick, frozenset[int]],
-        parameters: set[int],
-    ) -> None:
-        self.name, self.kept, self.unread = name, kept, unread
+    def __init__(self, name: str, kept: dict[Tick, Kept], parameters: set[int]) -> None:
+        self.name, self.kept, self.parameters = name, kept, parameters
         self.largest: dict[torch.device, int] = {}
-        self.parameters = parameters
         self.hooks = outer_hooks()
         self.storages: weakref.WeakValueDictionary[int, torch.UntypedStorage]
         self.storages = weakref.WeakValueDictionary()
@@ -118,8 +112,7 @@ class Keeper:
 def describe(tick: Tick) -> str:
     """Name an event for people."""
     kind, path, call = tick
-    what = path or "the model"
-    what = what if call == 0 else f"call {call + 1} of {what}"
+    what = called(path or "the model", call)
     return what if kind == "enter" else f"what follows {what}"
 
 
@@ -198,7 +191,7 @@ class Watch(TorchDispatchMode):
         """Count an operator that makes something; return whether that is kept."""
         number, self._makers = self._makers, self._makers + 1
         assert self.stretch is not None
-        chosen = self.keeper.kept[self.stretch]
+        chosen = self.keeper.kept[self.stretch].operators
         return chosen is None or number in chosen
 
 

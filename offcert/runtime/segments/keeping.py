@@ -19,6 +19,7 @@ from offcert.runtime.segments.keeper import (
     Watch,
     storage_number,
 )
+from offcert.runtime.segments.settings import GeneratorStates
 from offcert.runtime.torch_private import (
     aliases_tracked,
     tree_flatten,
@@ -157,7 +158,9 @@ class Keep(Watch):
             opened.waits = True
             self._pending += [(each, _seen_as(view, tensor)) for each, view in opened.results]
         indices = [_index(given, tensor) for tensor in changed]
-        states = _generators(leaves) if torch.Tag.nondeterministic_seeded in func.tags else []
+        states = None
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            states = GeneratorStates.of({x.device for x in leaves if isinstance(x, torch.Tensor)})
         self.keeper.records[key] = StoredOperator(results, spec, indices, states)
         return out
 
@@ -165,7 +168,7 @@ class Keep(Watch):
         """Keep a result, whose number in the stretch is given, or only its shape."""
         assert self.stretch is not None
         strided = tensor.layout is torch.strided
-        if strided and number in self.keeper.unread.get(self.stretch, ()):
+        if strided and number in self.keeper.kept[self.stretch].unread:
             storage = tensor.untyped_storage()
             self._unread[storage_number(tensor)] = weakref.ref(storage)
             largest = self.keeper.largest
@@ -257,8 +260,8 @@ class Give(Watch):
             # What it changes has been computed again, since it had been handed out before.
             return self._run(func, args, kwargs, given)
         leaves = [self._result(each, given) for each in record.results]
-        for device, state in record.generators:
-            _set_generator(device, state)
+        if record.generators is not None:
+            record.generators.put()
         if self._last():
             record.used = True
             record.results = []
@@ -301,23 +304,3 @@ def _index(tensors: list[torch.Tensor], wanted: torch.Tensor) -> int:
     return next(
         i for i, tensor in enumerate(tensors) if storage_number(tensor) == storage_number(wanted)
     )
-
-
-def _generators(results: list[Any]) -> list[tuple[torch.device, torch.Tensor]]:
-    """Return the states of the generators of the devices of some results."""
-    devices = {leaf.device for leaf in results if isinstance(leaf, torch.Tensor)}
-    return [(device, generator_of(device)) for device in devices if device.type in ("cpu", "cuda")]
-
-
-def generator_of(device: torch.device) -> torch.Tensor:
-    """Return the state of the generator of random numbers of a device, or of the host."""
-    if device.type == "cuda":
-        return torch.cuda.get_rng_state(device)
-    return torch.get_rng_state()
-
-
-def _set_generator(device: torch.device, state: torch.Tensor) -> None:
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    else:
-        torch.set_rng_state(state)

@@ -25,7 +25,8 @@ class Kept:
     unread: tuple[int, ...] = ()
 
 
-def _named(name: str, call: int) -> str:
+def called(name: str, call: int) -> str:
+    """Name a call for people."""
     return name if call == 0 else f"call {call + 1} of {name}"
 
 
@@ -54,12 +55,12 @@ class PlacedSegment:
     def __str__(self) -> str:
         """Name it for people."""
         if self.line:
-            return f"{_named(*self.line[0])} to {_named(*self.line[-1])}"
+            return f"{called(*self.line[0])} to {called(*self.line[-1])}"
         name = self.path or "the model"
         if self.children is not None:
             first, last = self.children
             name = f"children {first} to {last} of {name}"
-        return _named(name, self.call)
+        return called(name, self.call)
 
     def nested(self) -> Iterator[PlacedSegment]:
         """Yield the segment and those inside, at any depth."""

@@ -10,7 +10,7 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.runtime.segments.keeper import Tick
-from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
+from offcert.runtime.segments.placed import Kept, PlacedProgram, PlacedSegment
 from offcert.runtime.segments.state import ModuleStates
 from offcert.runtime.watch.guard import SegmentProof
 from offcert.runtime.watch.hooks import is_compiled
@@ -25,7 +25,7 @@ class Part:
 
     `number` segments of the program come before it, and it lies in `depth` others. A run of
     children has positions of its `first` and `last`, and `inner` runs of the same container; an
-    outermost segment what is `kept` and `unread` in it (see `Keeper`).
+    outermost segment what is `kept` in it, by the events after which it is.
     """
 
     name: str
@@ -36,8 +36,7 @@ class Part:
     first: int = 0
     last: int = 0
     inner: list[Part] = field(default_factory=list)
-    kept: dict[Tick, frozenset[int] | None] = field(default_factory=dict)
-    unread: dict[Tick, frozenset[int]] = field(default_factory=dict)
+    kept: dict[Tick, Kept] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -124,15 +123,7 @@ class _Resolver:
         part.number, self.lookup.segments = self.lookup.segments, self.lookup.segments + 1
         if outer is None:
             inside = [each for one in segment.nested() for each in one.kept]
-            part.kept = {
-                (each.kind, each.path, each.call): None
-                if each.operators is None
-                else frozenset(each.operators)
-                for each in inside
-            }
-            part.unread = {
-                (each.kind, each.path, each.call): frozenset(each.unread) for each in inside
-            }
+            part.kept = {(each.kind, each.path, each.call): each for each in inside}
             if inside:
                 self._watch(segment)
         for inner in segment.inner:

@@ -39,26 +39,26 @@ class Restored(AbstractContextManager["Restored"]):
 
     def __enter__(self) -> Restored:
         """Put everything back."""
-        before = self._before
+        before, had = self._before, self._before.had
         self._require()
         swap = self._swap()
         self._held = HeldBytes(sum(tensor.nbytes for tensor in swap.values()))
         self._settings, self._states = settings(), states_of(before.sources)
-        self._trained = [each.requires_grad for _, each in before.fixed]
-        self._flat = flat_of(before.places)
-        self._keys = [list(held) for _, held in before.places]
-        _train(before.fixed, before.trained)
+        self._trained = [each.requires_grad for _, each in had.fixed]
+        self._flat = flat_of(had.places)
+        self._keys = [list(held) for _, held in had.places]
+        _train(had.fixed, before.trained)
         put(before.settings, self._settings)
         put_states(before.sources, before.generators, self._states)
-        other = not same(self._flat, before.flat)
+        other = not same(self._flat, had.flat)
         if other:
-            self._put(before.flat, before.keys)
+            self._put(had.flat, had.keys)
         for number in swap:
-            for held, key in before.where.get(number, ()):
+            for held, key in had.where.get(number, ()):
                 if key in held:
                     held[key] = swapped(held[key], swap)
         # By which it shows where the user's code is in the midst of something.
-        flat = flat_of(before.places) if swap or other else self._flat
+        flat = flat_of(had.places) if swap or other else self._flat
         self._begun = flat, before.census.flat()
         return self
 
@@ -66,7 +66,7 @@ class Restored(AbstractContextManager["Restored"]):
     def is_clean(self) -> bool:
         """Whether nothing is changed by now: the user's code may be left here."""
         flat, others = self._begun
-        now = flat_of(self._before.places)
+        now = flat_of(self._before.had.places)
         return same(flat, now) and same(others, self._before.census.flat())
 
     def __exit__(
@@ -79,14 +79,14 @@ class Restored(AbstractContextManager["Restored"]):
         before = self._before
         put(self._settings, settings())
         put_states(before.sources, self._states, states_of(before.sources))
-        _train(before.fixed, self._trained)
-        if not same(flat_of(before.places), self._flat):
+        _train(before.had.fixed, self._trained)
+        if not same(flat_of(before.had.places), self._flat):
             self._put(self._flat, self._keys)
         del self._flat, self._begun, self._held
 
     def _put(self, flat: list[Any], keys: list[list[str]]) -> None:
         """Give modules the plain values and tensors that they held."""
-        for _, held, key, value in list(differences(flat, keys, self._before.places)):
+        for _, held, key, value in list(differences(self._before.had.places, flat, keys)):
             if not (is_state(value) and is_state(held.get(key, MISSING))):
                 continue
             if value is MISSING:
@@ -95,19 +95,18 @@ class Restored(AbstractContextManager["Restored"]):
                 held[key] = value
 
     def _require(self) -> None:
-        before = self._before
+        before, fixed = self._before, self._before.had.fixed
         for shard, mark in zip(self._shards, before.shards, strict=True):
             if mark_of(shard) != mark:
                 self._lost(f"{shard._param_fqn} was changed after its forward pass")
         for name in before.lost:
             self._lost(f"{name}, which had never changed before, was changed in place")
-        found = marks(before.fixed)
+        found = marks(fixed)
         if found != before.marks:
-            count = len(before.fixed)
-            for index, (name, _) in enumerate(before.fixed):
-                if found[index::count] != before.marks[index::count]:
+            for index, (name, _) in enumerate(fixed):
+                if found[index :: len(fixed)] != before.marks[index :: len(fixed)]:
                     self._lost(f"{name} was changed after its forward pass")
-        for (name, tensor), was in zip(before.fixed, before.prints, strict=False):
+        for (name, tensor), was in zip(fixed, before.prints, strict=False):
             now = None if was is None else fingerprint(tensor)
             if was is not None and (now is None or not torch.equal(was, now)):
                 self._lost(f"{name} was changed after its forward pass")
@@ -115,12 +114,12 @@ class Restored(AbstractContextManager["Restored"]):
     def _swap(self) -> dict[int, torch.Tensor]:
         """Return the tensors that modules hold while the segment runs again, by `id`."""
         before, swap = self._before, dict[int, torch.Tensor]()
-        if not (before.loose or before.statistics):
+        if not (before.had.loose or before.had.statistics):
             return swap
         with uncounted():
-            for tensor in before.statistics:
+            for tensor in before.had.statistics:
                 swap[id(tensor)] = tensor.detach().clone()
-            for (name, tensor), version in zip(before.loose, before.versions, strict=True):
+            for (name, tensor), version in zip(before.had.loose, before.versions, strict=True):
                 copy = before.copies.get(id(tensor))
                 moved = tensor._version != version
                 if copy is None:

@@ -21,9 +21,9 @@ from offcert.core.errors import InputError
 from offcert.core.units import Units, format_size
 from offcert.runtime.segments.attach import replaced
 from offcert.runtime.segments.keeper import storage_number
-from offcert.runtime.segments.keeping import generator_of
 from offcert.runtime.segments.placed import PlacedProgram, PlacedSegment
 from offcert.runtime.segments.resolve import resolve
+from offcert.runtime.segments.settings import generator_of
 from offcert.runtime.torch_private import RunningNorm, TracingContext, tree_leaves
 from offcert.runtime.watch.guard import OffloadWarning, RecomputeError
 from offcert.runtime.watch.operators import changed_in_place, strided_tensors, tensors_of
@@ -276,24 +276,14 @@ class Policies:
             yield model
 
     def _require(self, model: nn.Module) -> None:
-        resolve(model, PlacedProgram(region.segment for region in self.regions))
-        modules = dict(model.named_modules())
-        for region in self.regions:
-            for path, inside in _inside(region, modules):
-                for name, module in inside.named_modules(prefix=path):
+        for proof in resolve(model, PlacedProgram(each.segment for each in self.regions)).proofs:
+            for path in proof.paths:
+                for name, module in model.get_submodule(path).named_modules(prefix=path):
                     if isinstance(module, RunningNorm) and module.track_running_stats:
                         raise InputError(
-                            f"{region.segment} cannot run again under PyTorch's checkpointing: "
-                            f"{name} would count its statistics twice; offcert.offload puts them "
-                            "back"
+                            f"{proof.name} cannot run again under PyTorch's checkpointing: {name} "
+                            "would count its statistics twice; offcert.offload puts them back"
                         )
-
-
-def _inside(region: CheckpointRegion, modules: dict[str, nn.Module]) -> list[tuple[str, nn.Module]]:
-    if region.children is None:
-        return [(region.path, modules[region.path])]
-    above = f"{region.path}." if region.path else ""
-    return [(above + name, child) for name, child in _children(modules[region.path], region)]
 
 
 def _children(container: nn.Module, region: CheckpointRegion) -> list[tuple[str, nn.Module]]:

@@ -63,8 +63,14 @@ class GeneratorStates:
             before.put()
 
 
-# Kinds of devices whose autocast may be on.
-_CASTING = ("cpu", "cuda")
+def generator_of(device: torch.device) -> torch.Tensor:
+    """Return the state of the generator of random numbers of a device, or of the host."""
+    module = device_module(device)
+    return torch.get_rng_state() if module is None else module.get_rng_state(device)
+
+
+# Kinds of devices whose autocast may be on; the others are no matter of ours.
+CASTING = ("cpu", "cuda")
 
 
 class Casts:
@@ -78,7 +84,7 @@ class Casts:
     @classmethod
     def now(cls) -> Casts:
         """Return those of the calling thread."""
-        kinds = [(torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in _CASTING]
+        kinds = [(torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in CASTING]
         device = None
         if function_mode_count():
             modes = reversed(function_modes())
@@ -90,12 +96,12 @@ class Casts:
         """Cast in the block as then."""
         if self._device is None and not any(
             is_on or torch.is_autocast_enabled(kind)
-            for kind, (is_on, _) in zip(_CASTING, self._kinds, strict=True)
+            for kind, (is_on, _) in zip(CASTING, self._kinds, strict=True)
         ):
             yield
             return
         with ExitStack() as stack:
-            for kind, (is_on, dtype) in zip(_CASTING, self._kinds, strict=True):
+            for kind, (is_on, dtype) in zip(CASTING, self._kinds, strict=True):
                 if is_on or torch.is_autocast_enabled(kind):
                     cast = torch.amp.autocast(
                         kind, dtype=dtype, enabled=is_on, cache_enabled=self._caches

@@ -35,28 +35,38 @@ class Doubt(NamedTuple):
     lasting: bool = False
 
 
-@dataclass(eq=False, slots=True, weakref_slot=True)
-class Before:
-    """The state before a segment began, and what its first run has changed.
+@dataclass(eq=False, slots=True)
+class InModules:
+    """The values and tensors that modules held when they were looked at.
 
     Of the dictionaries of modules, with their paths (`places`), `flat` are the values, one after
     another, and `keys` the keys of each. Of tensors with names `fixed` ones must not change and
     `loose` ones may; nothing reads `statistics`. `where` says, by a tensor's `id`, in which
-    dictionaries it is. `marks` are versions and storages of the fixed ones, `versions` those of the
-    loose ones, before the first run and then after it; `copies` are of tensors that may change, by
-    `id`, and their bytes are `held`. `sources` are generators that code reaches, `generators` the
-    states of Python's, NumPy's, and theirs. `census` and `counted`: all other objects that the
-    segment's code can reach, and what they held. In a rehearsal `prints` are fingerprints of the
-    fixed tensors. `lost` are names of tensors that have changed and had not been copied.
+    dictionaries it is.
     """
 
     places: list[tuple[str, dict[str, Any]]]
-    flat: list[Any]
-    keys: list[list[str]]
-    fixed: list[tuple[str, torch.Tensor]]
-    loose: list[tuple[str, torch.Tensor]]
-    statistics: list[torch.Tensor]
-    where: dict[int, list[tuple[dict[str, Any], str]]]
+    flat: list[Any] = field(default_factory=list)
+    keys: list[list[str]] = field(default_factory=list)
+    fixed: list[tuple[str, torch.Tensor]] = field(default_factory=list)
+    loose: list[tuple[str, torch.Tensor]] = field(default_factory=list)
+    statistics: list[torch.Tensor] = field(default_factory=list)
+    where: dict[int, list[tuple[dict[str, Any], str]]] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Before:
+    """The state before a segment began (`had`), and what its first run has changed.
+
+    `marks` are versions and storages of the fixed tensors, `versions` those of the loose ones,
+    before the first run and then after it; `copies` are of tensors that may change, by `id`, and
+    their bytes are `held`. `sources` are generators that code reaches, `generators` the states of
+    Python's, NumPy's, and theirs. `census` and `counted`: all other objects that the segment's code
+    can reach, and what they held. In a rehearsal `prints` are fingerprints of the fixed tensors.
+    `lost` are names of tensors that have changed and had not been copied.
+    """
+
+    had: InModules
     marks: list[int]
     versions: list[int]
     copies: dict[int, torch.Tensor]
@@ -94,7 +104,7 @@ def marks(tensors: list[tuple[str, torch.Tensor]]) -> list[int]:
 
 
 def differences(
-    flat: list[Any], keys: list[list[str]], places: list[tuple[str, dict[str, Any]]]
+    places: list[tuple[str, dict[str, Any]]], flat: list[Any], keys: list[list[str]]
 ) -> Iterator[tuple[str, dict[str, Any], str, Any]]:
     """Yield the attributes that have changed: path, dictionary, key, and value before."""
     ends = [index for index, each in enumerate(flat) if each is MARK] + [len(flat)]
@@ -125,10 +135,10 @@ def module_hooks(places: list[tuple[str, dict[str, Any]]]) -> list[Any]:
     return [key for table in (*tables, *GLOBAL_HOOKS) for key in table]
 
 
-def hooks_of(before: Before) -> list[Any]:
+def hooks_of(had: InModules) -> list[Any]:
     """Return the keys of hooks: of modules, of all modules, of tensors that do not change."""
-    found = module_hooks(before.places)
-    for _, tensor in before.fixed:
+    found = module_hooks(had.places)
+    for _, tensor in had.fixed:
         found += tensor._backward_hooks or ()
         found += tensor._post_accumulate_grad_hooks or ()
     return found

@@ -17,10 +17,10 @@ from offcert.runtime.segments.fingerprint import fingerprint
 from offcert.runtime.segments.restored import Restored
 from offcert.runtime.segments.settings import HeldBytes, settings, uncounted
 from offcert.runtime.segments.snapshot import (
-    MARK,
     Before,
     Census,
     Doubt,
+    InModules,
     differences,
     equal_bits,
     flat_of,
@@ -64,20 +64,11 @@ class ModuleStates:
         self._outside = 0
         self._shared: set[int] = set()
         # The dictionaries of modules inside of modules, and what they held.
-        self._inside: list[dict[str, Any]] = []
+        self._inside: list[tuple[str, dict[str, Any]]] = []
         self._children: list[Any] = []
         # Whether modules are others than in the rehearsal.
         self.is_new = False
-        # The dictionaries of modules, each with the path of its module.
-        self._places: list[tuple[str, dict[str, Any]]] = []
-        # What they held when they were looked at, and by which keys.
-        self._last: list[Any] = []
-        self._keys: list[list[str]] = []
-        # Tensors with their names: those that must not change, and those that may.
-        self._fixed: list[tuple[str, torch.Tensor]] = []
-        self._loose: list[tuple[str, torch.Tensor]] = []
-        self._statistics: list[torch.Tensor] = []
-        self._where: dict[int, list[tuple[dict[str, Any], str]]] = {}
+        self._had = InModules([])
         # Whether tensors that are no buffers are among them: they are not to be held here.
         self._passing = False
         # Names of tensors that were seen to change.
@@ -96,30 +87,28 @@ class ModuleStates:
         """Find everything that the code of the modules can reach."""
         census = Census(self._modules)
         path_of = {id(module): path for path, module in self._modules}
-        self._places, self._last, self._attached = [], [], 0
-        self._inside = [module._modules for module in census.reached.modules]
+        places: list[tuple[str, dict[str, Any]]] = []
+        self._had, self._attached, self._inside = InModules(places), 0, []
         for module in census.reached.modules:
             path = path_of.get(id(module), type(module).__name__)
-            held = module.__dict__
-            self._places += [(path, held), (path, held["_parameters"]), (path, held["_buffers"])]
+            held: dict[str, Any] = module.__dict__
+            places += [(path, held), (path, held["_parameters"]), (path, held["_buffers"])]
+            self._inside.append((path, held["_modules"]))
         self._outside = len(census.tensors)
         self._children = self._structure()
-        self._sort(flat_of(self._places), census)
+        self._sort(flat_of(places), census)
         return census
 
     def _structure(self) -> list[Any]:
         """Return the modules inside of modules, and the keys of hooks."""
-        inside = [
-            each for held in self._inside for each in (MARK, *(held.values() if held else ()))
-        ]
-        return inside + module_hooks(self._places)
+        return flat_of(self._inside) + module_hooks(self._had.places)
 
     def _sort(self, flat: list[Any], census: Census | None = None) -> None:
         """Take note of the tensors that modules hold now."""
         census = self._census if census is None else census
         assert census is not None
-        self._last, self._keys = flat, [list(held) for _, held in self._places]
-        self._fixed, self._loose, self._statistics, self._where = [], [], [], {}
+        places = self._had.places
+        self._had = had = InModules(places, flat, [list(held) for _, held in places])
         ignored = {
             id(each)
             for _, module in self._modules
@@ -128,35 +117,31 @@ class ModuleStates:
         }
         own = [
             (f"{path}.{key}" if path else key, held, key, tensor)
-            for path, held in self._places
+            for path, held in places
             for key, value in held.items()
             for tensor in tensors_in(value)
         ]
         for name, held, key, tensor in own:
-            places = self._where.setdefault(id(tensor), [])
-            places.append((held, key))
-            if len(places) > 1 or not has_storage(tensor):
+            known = had.where.setdefault(id(tensor), [])
+            known.append((held, key))
+            if len(known) > 1 or not has_storage(tensor):
                 continue
             if isinstance(tensor, nn.Parameter) or tensor.requires_grad:
-                self._fixed.append((name, tensor))
+                had.fixed.append((name, tensor))
             elif id(tensor) in ignored:
-                self._statistics.append(tensor)
+                had.statistics.append(tensor)
             else:
-                self._loose.append((name, tensor))
-        others = [each for each in census.tensors if id(each[1]) not in self._where]
-        self._shared = {id(each) for _, each in census.tensors if id(each) in self._where}
-        self._fixed += [each for each in others if has_storage(each[1])]
-        named = [*self._loose, *(("", each) for each in self._statistics)]
+                had.loose.append((name, tensor))
+        others = [each for each in census.tensors if id(each[1]) not in had.where]
+        self._shared = {id(each) for _, each in census.tensors if id(each) in had.where}
+        had.fixed += [each for each in others if has_storage(each[1])]
+        named = [*had.loose, *(("", each) for each in had.statistics)]
         self.storages = {each.untyped_storage()._cdata: False for _, each in named}
-        self.storages |= {each.untyped_storage()._cdata: True for _, each in self._fixed}
-        buffers = {
-            id(each) for _, held in self._places for each in held.get("_buffers", {}).values()
-        }
+        self.storages |= {each.untyped_storage()._cdata: True for _, each in had.fixed}
+        buffers = {id(each) for _, held in places for each in held.get("_buffers", {}).values()}
         self._passing = any(
-            id(each) not in buffers
-            and id(each) in self._where
-            and not isinstance(each, nn.Parameter)
-            for _, each in self._loose + self._fixed
+            id(each) not in buffers and id(each) in had.where and not isinstance(each, nn.Parameter)
+            for _, each in had.loose + had.fixed
         )
 
     # The first run.
@@ -173,10 +158,10 @@ class ModuleStates:
         if self._census is None or rehearses or not same(self._structure(), self._children):
             self.is_new = self._census is not None and not rehearses
             self._census = self._look()
-        census, flat = self._census, flat_of(self._places)
-        if not same(flat, self._last):
+        census, flat = self._census, flat_of(self._had.places)
+        if not same(flat, self._had.flat):
             self._sort(flat)
-        tensors = self._fixed + self._loose
+        tensors = self._had.fixed + self._had.loose
         attached = [
             each for each in tensors if each[1].__dict__ and not isinstance(each[1], FakeTensor)
         ]
@@ -187,17 +172,12 @@ class ModuleStates:
         if len(census.tensors) > self._outside:
             self._outside = len(census.tensors)
             self._sort(flat)
+        had = self._had
         before = Before(
-            self._places,
-            flat,
-            self._keys,
-            self._fixed,
-            self._loose,
-            self._statistics,
-            self._where,
-            marks(self._fixed),
-            [tensor._version for _, tensor in self._loose],
-            self._copies(rehearses) if self._loose else {},
+            had,
+            marks(had.fixed),
+            [tensor._version for _, tensor in had.loose],
+            self._copies(rehearses) if had.loose else {},
             census.generators,
             states_of(census.generators),
             settings(),
@@ -206,18 +186,18 @@ class ModuleStates:
             counted,
             rehearses,
         )
-        before.trained = [tensor.requires_grad for _, tensor in self._fixed]
-        before.hooks = hooks_of(before)
+        before.trained = [tensor.requires_grad for _, tensor in had.fixed]
+        before.hooks = hooks_of(had)
         if before.copies:
             before.held = HeldBytes(sum(each.nbytes for each in before.copies.values()))
         if rehearses:
-            before.prints = [fingerprint(tensor) for _, tensor in self._fixed]
+            before.prints = [fingerprint(tensor) for _, tensor in had.fixed]
         return before
 
     def _copies(self, rehearses: bool) -> dict[int, torch.Tensor]:
         wanted = [
             tensor
-            for name, tensor in self._loose
+            for name, tensor in self._had.loose
             if rehearses or name in self._changing or tensor.nbytes <= _SMALL
         ]
         if not wanted:
@@ -231,15 +211,16 @@ class ModuleStates:
         In a rehearsal all changes are found; otherwise those of what modules hold.
         """
         doubts: list[Doubt] = []
-        if before.loose:
+        had = before.had
+        if had.loose:
             doubts += self._end_loose(before)
-        flat = flat_of(before.places)
-        if not same(flat, before.flat):
-            doubts += self._end_rebound(before)
+        flat = flat_of(had.places)
+        if not same(flat, had.flat):
+            doubts += self._end_rebound(had)
             self._sort(flat)
         if self._passing:
-            self._last, self._loose, self._fixed, self._where = [], [], [], {}
-        if before.hooks != hooks_of(before):
+            self._had = InModules(self._had.places)
+        if before.hooks != hooks_of(had):
             doubts.append(Doubt(f"{self._name} registers or removes hooks", self._name, True))
         if before.rehearses:
             # Those that one run is enough for come first.
@@ -253,7 +234,7 @@ class ModuleStates:
         return doubts
 
     def _end_loose(self, before: Before) -> Iterator[Doubt]:
-        for (name, tensor), version in zip(before.loose, before.versions, strict=True):
+        for (name, tensor), version in zip(before.had.loose, before.versions, strict=True):
             copy = before.copies.get(id(tensor))
             changed = tensor._version != version or name in self._changing
             if copy is None:
@@ -271,12 +252,12 @@ class ModuleStates:
                     yield Doubt(f"{name} changes, and others hold it as well", name, True)
             elif not before.rehearses:
                 del before.copies[id(tensor)]
-        before.versions = [tensor._version for _, tensor in before.loose]
+        before.versions = [tensor._version for _, tensor in before.had.loose]
         if before.held is not None:
             before.held.keep(sum(each.nbytes for each in before.copies.values()))
 
-    def _end_rebound(self, before: Before) -> Iterator[Doubt]:
-        for path, held, key, was in differences(before.flat, before.keys, before.places):
+    def _end_rebound(self, had: InModules) -> Iterator[Doubt]:
+        for path, held, key, was in differences(had.places, had.flat, had.keys):
             now = held.get(key, MISSING)
             name = f"{path}.{key}" if path else key
             if not (is_state(was) and is_state(now)):
@@ -288,7 +269,7 @@ class ModuleStates:
                 yield Doubt(reason, name, True)
 
     def _changed_parameters(self, before: Before) -> Iterator[Doubt]:
-        for (name, tensor), version in zip(before.fixed, before.marks, strict=False):
+        for (name, tensor), version in zip(before.had.fixed, before.marks, strict=False):
             if tensor._version != version:
                 yield Doubt(f"it changes {name}, a parameter", name, True)
 

@@ -151,7 +151,8 @@ class Watching(Protocol):
 class Session:
     """One step under way; it has `failed` if a call of the model has ended with an exception.
 
-    A subclass says what an event does (`tick`) and which gradients it wants to hear of (`wants`).
+    A subclass says what an event does (`tick`) and which gradients it wants to hear of (`wants`);
+    without one nothing is done.
     It must not hold tensors of the step: hooks in the autograd graph hold the session.
     """
 
@@ -189,11 +190,10 @@ class Session:
 
     def tick(self, event: Event) -> None:
         """Take note of an event."""
-        raise NotImplementedError
 
     def wants(self, event: Event) -> bool:
         """Whether `tick` should be called when that gradient is complete."""
-        raise NotImplementedError
+        return False
 
     def enter(self, path: str, values: Any) -> None:
         """Note that a module is called with `values`."""

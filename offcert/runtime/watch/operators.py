@@ -141,8 +141,7 @@ def changed_in_place(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor
 class _Local(threading.local):
     """How many recomputations of a thread are under way, one inside of the other."""
 
-    def __init__(self) -> None:
-        self.depth = 0
+    depth = 0
 
 
 _LOCAL = _Local()
