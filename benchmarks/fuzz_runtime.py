@@ -205,12 +205,14 @@ def try_plan(found: Found, of: Case, seed: int, number: int, plan: int) -> None:
             require_planned(context.report, not made.segments)
             exact += context.report.follows_prediction
             # Forecasts know no files.
-            assert made.in_file or context.times == times, "times are not those of the forecast"
+            assert made.host.in_file or context.times == times, (
+                "times are not those of the forecast"
+            )
         reading = device.memory()
         pinned = device.pinned_bytes
         moved = context.report.offloaded_bytes > 0
     assert device.races == [], device.races[0].what
-    registered = made.host.pool - made.in_file + made.staging
+    registered = made.host.pool - made.host.in_file + made.host.staging
     assert pinned == registered, "the arena is not of the planned size"
     assert device.pinned_bytes == 0, "something is registered still"
     assert hooked(network) == 0, "something is hooked still"
@@ -226,8 +228,8 @@ def try_plan(found: Found, of: Case, seed: int, number: int, plan: int) -> None:
             f"{made.problem.platform.link} link": 1,
             "with segments that run again": int(bool(made.segments)),
             "that move something": int(moved),
-            "with copies in a file": int(made.in_file > 0),
-            "of those by way of registered memory": int(made.staging > 0),
+            "with copies in a file": int(made.host.in_file > 0),
+            "of those by way of registered memory": int(made.host.staging > 0),
             "at the least memory of the plan": int(drawn.tight),
             "steps": steps,
             "steps with live bytes as predicted": exact,

@@ -4,16 +4,15 @@ Only `offcert.runtime.compiled`, which is made of the compiler's names, imports 
 them were seen in the versions of `offcert.runtime.torch_versions`, in each of which
 `benchmarks/versions.py` runs the test that looks for them. What is asked of objects
 (`tensor._version`, `storage._cdata`, the hooks of a module, what `fully_shard` remembers) stands
-where it is asked. The compiler's names are loaded when they are imported from here.
+where it is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -39,44 +38,9 @@ from torch.utils._pytree import TreeSpec as TreeSpec
 from torch.utils._pytree import tree_flatten as tree_flatten
 from torch.utils._pytree import tree_leaves as tree_leaves
 from torch.utils._pytree import tree_map as tree_map
+from torch.utils._pytree import tree_map_only as tree_map_only
 from torch.utils._pytree import tree_unflatten as tree_unflatten
 from torch.utils.checkpoint import _StopRecomputationError as StopRecomputation  # noqa: F401
-
-if TYPE_CHECKING:
-    from torch._functorch import config as aot_config  # noqa: F401
-    from torch._functorch import partitioners as partitioners
-    from torch._functorch._aot_autograd.descriptors import GradAOTOutput as GradAOTOutput
-    from torch._functorch._aot_autograd.descriptors import (
-        SavedForBackwardsAOTOutput as SavedForBackwardsAOTOutput,
-    )
-    from torch._functorch.partitioners import _extract_fwd_bwd_modules as divided_by  # noqa: F401
-    from torch._functorch.partitioners import _size_of as bytes_of_node  # noqa: F401
-    from torch._inductor.custom_graph_pass import CustomKnapsackSolver as CustomKnapsackSolver
-
-# The compiler takes a second to load: its names are looked for when they are asked for.
-_LATE = {
-    "aot_config": ("torch._functorch.config", None),
-    "partitioners": ("torch._functorch.partitioners", None),
-    "GradAOTOutput": ("torch._functorch._aot_autograd.descriptors", "GradAOTOutput"),
-    "SavedForBackwardsAOTOutput": (
-        "torch._functorch._aot_autograd.descriptors",
-        "SavedForBackwardsAOTOutput",
-    ),
-    "bytes_of_node": ("torch._functorch.partitioners", "_size_of"),
-    "divided_by": ("torch._functorch.partitioners", "_extract_fwd_bwd_modules"),
-    "CustomKnapsackSolver": ("torch._inductor.custom_graph_pass", "CustomKnapsackSolver"),
-}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Return a name of the compiler."""
-        if name not in _LATE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home, inside = _LATE[name]
-        module = import_module(home)
-        return module if inside is None else getattr(module, inside)
-
 
 # How many hold a storage, whose address is given.
 storage_users = torch._C._storage_Use_Count

@@ -13,7 +13,7 @@ from offcert._version import __version__
 from offcert.core.options import require_seconds
 from offcert.core.result import relative_gap
 from offcert.core.units import Units, format_gap, format_size, require_size
-from offcert.runtime.torch_private import CustomKnapsackSolver, bytes_of_node
+from offcert.runtime.compiled.torch_compiler import CustomKnapsackSolver, bytes_of_node
 from offcert.training.saved_choice import GraphChoice
 
 LOG = logging.getLogger("offcert.training")

@@ -24,7 +24,7 @@ from offcert.proofs.certificate import Certificate
 from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.questions.schedule.residences import HOST_ALIGNMENT, host_residences_in_order
 from offcert.questions.schedule.schedule import Schedule
-from offcert.runtime.plan.host_layout import host_layout, host_plan
+from offcert.runtime.plan.host_layout import host_layout, layout_within
 
 # Shares of the remaining seconds for a search in which everything may leave, for one in which as
 # much may as probably fits, and for one in which only so much may that all of it fits; and the
@@ -176,6 +176,6 @@ def _kept(found: Certificate, room: int) -> set[int]:
     problem = found.problem if execution is None else found.problem.executed(execution)
     stays = host_residences_in_order(problem.trace, schedule.plan(problem.trace))
     parts = {occupant.index: [(occupant.index, residence.size)] for occupant, residence in stays}
-    plan = host_plan(host_layout(problem.name, stays, parts), room, spill=True)
-    tensors = set(parts) - plan.spilled
+    layout = layout_within(host_layout(problem.name, stays, parts), room, spill=True)
+    tensors = set(parts) - layout.spilled
     return tensors if execution is None else {execution.values[each] for each in tensors}

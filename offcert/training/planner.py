@@ -61,10 +61,6 @@ def first_call(problem: Problem) -> Signature:
 _MAKESHIFT = "v100-pcie"
 
 
-def _step_of(model: nn.Module) -> TrainingStep:
-    return TrainingStep(model, lambda model, batch: None)
-
-
 class Planner:
     """Makes problems of captures, with the limit that a budget leaves."""
 
@@ -145,7 +141,7 @@ class Planner:
             share = isinstance(memory, str) and memory.strip().endswith("%")
             return 0 if share else self._limit(ANY_PROBLEM)
         assert self._device_memory is not None
-        taken = self._with_state(dict(uncounted_bytes_of(_step_of(model), batch)))
+        taken = self._with_state(uncounted_bytes_of(model, batch))
         if self.options.again is not Recompute.NONE:
             taken = with_copies_of_buffers(taken)
         return max(0, int(self._device_memory) - sum(taken.values()) - self.fragments)
@@ -170,10 +166,9 @@ class Planner:
         """
         if self._device_memory is None:
             return
-        step = _step_of(model)
         if any(is_lazy(parameter) for parameter in model.parameters()):
             return
-        taken = self._with_state(dict(uncounted_bytes_of(step, 0)))
+        taken = self._with_state(uncounted_bytes_of(model, 0))
         example, optimiser = self.options.example, self.options.optimiser
         if optimiser is not None or (example is not None and example.optimiser is not None):
             # Of some optimisers it is only known how much their state takes once they have it.

@@ -25,14 +25,8 @@ from offcert.runtime.compiled.joint_graph import (
     peak_of,
 )
 from offcert.runtime.compiled.nodes import Key
-from offcert.runtime.torch_private import (
-    GradAOTOutput,
-    OpOverload,
-    OrderedSet,
-    aot_config,
-    partitioners,
-    tree_map,
-)
+from offcert.runtime.compiled.torch_compiler import GradAOTOutput, aot_config, partitioners
+from offcert.runtime.torch_private import OpOverload, OrderedSet, tree_map
 
 # Whole units of the dearest operator, where times are no whole numbers. Arbitrary.
 _STEPS = 10**9

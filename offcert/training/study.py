@@ -10,10 +10,9 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
-from offcert.runtime.capture import Capture, Clock
+from offcert.runtime.capture import Capture, Clock, build
 from offcert.runtime.capture.recorder import Recorder
-from offcert.runtime.capture.run import batch_bytes, captured
-from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.capture.run import batch_bytes, uncounted_bytes_of
 from offcert.runtime.follow.kinds import Attributes
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan
@@ -166,8 +165,8 @@ class Study:
             raise InputError("its backward pass runs in another thread than its forward pass")
         if not self.session.backward_passes:
             return None
-        step = TrainingStep(self._root, lambda model, batch: None)
-        self.capture = captured(step, self.session, Clock.MODULES, "real", self._batch)
+        uncounted = uncounted_bytes_of(self._root, self._batch)
+        self.capture = build(self.session, Clock.MODULES, "real", uncounted)
         problem = planner.problem_of(self.capture, type(self._root).__name__)
         if self.fullest is None or len(problem.trace) > len(self.fullest.trace):
             self.fullest = problem

@@ -49,7 +49,7 @@ def prepare(model: nn.Module, workload: Workload) -> Prepared:
     tokens = vocabulary(traced)
     mode = FakeTensorMode()
     with mode:
-        example, _ = Batches(workload, tokens, ()).shapes()
+        example = Batches(workload, tokens, ()).inputs(torch.default_generator)
         chain = linearise(fake_copy(traced), example, type(model).__name__)
     return Prepared(chain, traced, Batches(workload, tokens, chain.output_shape), mode)
 
@@ -281,9 +281,10 @@ def _names(groups: Sequence[tuple[tuple[int, ...], bool]], last: int) -> list[st
 def record(prepared: Prepared, hardware: Hardware | None = None) -> StagesRecorder:
     """Run one training step on fake tensors; operations last as a roofline says, or 0."""
     recorder = StagesRecorder(prepared.fake, prepared.batches.workload.loss, hardware)
-    with prepared.mode, recorder.active():
-        inputs, labels = prepared.batches.shapes()
-        recorder.step(inputs, labels).backward()
+    with prepared.mode:
+        inputs, labels = prepared.batches.draw(torch.default_generator)
+        with recorder.active():
+            recorder.step(inputs, labels).backward()
         for parameter in prepared.fake.root.parameters():
             parameter.grad = None
     return recorder

@@ -134,7 +134,7 @@ def lean_workspaces(prepared: Prepared) -> list[int]:
     tracker = LiveBytes()
     needed = []
     with prepared.mode, torch.no_grad(), tracker:
-        inputs, _ = prepared.batches.shapes()
+        inputs = prepared.batches.inputs(torch.default_generator)
         tracker.start()
         tracker.exclude(line.belongings())
         interpreter = line.interpreter(inputs.clone())

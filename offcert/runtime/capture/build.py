@@ -3,47 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from offcert.core.carried.ranges import NO_RANGES, Ranges
-from offcert.core.carried.record import StepRecord
-from offcert.core.computations import Computation
+from offcert.core.carried.ranges import NO_RANGES
 from offcert.core.errors import InputError, OffcertError
 from offcert.core.network import Network
 from offcert.core.trace import Operation, Tensor, Trace
-from offcert.runtime.capture.capture import Clock, Storage, number_places
+from offcert.runtime.capture.capture import Capture, Clock, number_places
 from offcert.runtime.capture.moments import CutStep, Life, StorageGroup
-from offcert.runtime.capture.network import build_network, build_record
-from offcert.runtime.capture.ranges import find_ranges
+from offcert.runtime.capture.network import RecordBuilder, build_network
+from offcert.runtime.capture.ranges import RangeFinder
 from offcert.runtime.capture.recorder import Recorder
-from offcert.runtime.watch.events import END, Event
+from offcert.runtime.watch.events import END
 
 # Bytes below which storages that are used together are one tensor: to decide about each alone gains
 # nothing, and networks have hundreds of statistics of a few hundred bytes. Arbitrary.
 _SMALL = 2**16
 
 
-@dataclass(frozen=True)
-class Built:
-    """A trace and its network, the events of its operations, and what the forward pass saves.
+def build(recorder: Recorder, clock: Clock, tensors: str, uncounted: Mapping[str, int]) -> Capture:
+    """Return the capture of the recorded step, up to the end of the last backward pass.
 
-    With the clock of modules also what says how they can run again.
-    """
-
-    trace: Trace
-    network: Network | None
-    ticks: tuple[Event, ...]
-    storages: tuple[Storage, ...]
-    ranges: Ranges = NO_RANGES
-    record: StepRecord | None = None
-
-
-def build(recorder: Recorder, clock: Clock) -> Built:
-    """Return the trace of the recorded step, up to the end of the last backward pass.
-
-    A recording without a backward pass through the model is an `InputError`.
+    `tensors` and `uncounted` are those of the capture; with the clock of modules it says how parts
+    run again. A recording without a backward pass through the model is an `InputError`.
     """
     moments = recorder.moments
     if not moments:
@@ -53,39 +36,48 @@ def build(recorder: Recorder, clock: Clock) -> Built:
         raise InputError("no backward pass goes through the model")
     cut = CutStep(moments[: ends[-1] + 1], clock)
     groups = _groups(recorder.lives, cut)
-    tensors, tensor_of = _tensors(groups, cut)
-    trace = Trace(_operations(tensors, cut), tensors)
+    made, tensor_of = _tensors(groups, cut)
+    trace = Trace(_operations(made, cut), made)
     # What autograd has dropped and saved again, it holds as it was saved last.
-    latest = {id(saved.life): saved for saved in recorder.saved}
+    latest = {id(saved.storage): saved for saved in recorder.saved}
     rows = (
         (
             cut.operation(saved.moment),
             saved.size,
             saved.dtype,
             saved.shape,
-            tensor_of.get(id(saved.life)) if saved is latest[id(saved.life)] else None,
+            tensor_of.get(id(saved.storage)) if saved is latest[id(saved.storage)] else None,
         )
         for saved in recorder.saved
     )
     ticks = tuple(cut.moments[tick].event for tick in cut.ticks)
-    operations = [Computation(o.name, o.duration, o.workspace) for o in trace.operations]
-    network: Network | None = build_network(recorder, cut, groups, operations)
-    again = any(each.life and each is not latest[id(each.life)] for each in recorder.saved)
+    network: Network | None = build_network(recorder, cut, groups, trace.operations)
+    again = any(each.storage and each is not latest[id(each.storage)] for each in recorder.saved)
     if network is not None and (again or network.trace() != trace):
         # A program that changes in place what may have left meanwhile, or has autograd save anew
         # what it has dropped: offloading follows it, but what runs again could not be told from it.
         network = None
     ranges, record = NO_RANGES, None
     if clock is Clock.MODULES and network is not None:
-        ranges = find_ranges(
-            cut.moments,
-            cut.ticks,
-            recorder.hooks.root,
-            recorder.only_once,
-            recorder.lines.found,
-        )
-        record = build_record(recorder, cut, groups, trace.operations)
-    return Built(trace, network, ticks, number_places(rows), ranges, record)
+        ranges = RangeFinder(recorder, cut).ranges()
+        record = RecordBuilder(recorder, cut, groups).record(trace.operations)
+    return Capture(
+        trace,
+        clock,
+        ticks,
+        number_places(rows),
+        tuple(recorder.calls),
+        recorder.backward_passes,
+        tensors,
+        recorder.hooks.parts.device,
+        uncounted,
+        network,
+        ranges,
+        record,
+        tuple(recorder.nodes),
+        recorder.autocast,
+        attention=recorder.attention,
+    )
 
 
 def _groups(lives: Sequence[Life], cut: CutStep) -> list[StorageGroup]:

@@ -28,7 +28,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from offcert.core.errors import InputError
-from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.attention import kernel_of
 from offcert.runtime.hardware.model import MATH
@@ -36,7 +35,6 @@ from offcert.runtime.torch_private import (
     FakeTensor,
     FakeTensorMode,
     TorchDispatchMode,
-    tree_map,
     undispatched,
     work_done,
 )
@@ -77,13 +75,6 @@ class FakeTwins:
         if isinstance(tensor, nn.Parameter):
             return nn.Parameter(empty, requires_grad=tensor.requires_grad)
         return empty.requires_grad_(tensor.requires_grad)
-
-    def batch(self, step: TrainingStep) -> Any:
-        """Return a batch without data; call it under `mode`."""
-        return tree_map(
-            lambda leaf: self.twin(leaf) if isinstance(leaf, torch.Tensor) else leaf,
-            step.make_batch(),
-        )
 
 
 class Unsent(TorchDispatchMode):

@@ -109,21 +109,12 @@ class Seen:
     """A tensor at a moment."""
 
     moment: int  # When
-    storage: Any  # Of the tensor: its life if it is counted; None if the model holds it
+    # Of the tensor: its life if it is counted; None if the model holds it, or what is saved is not
+    # counted.
+    storage: Any
     size: int  # Bytes of the storage
     dtype: str  # Data type of the tensor
     shape: tuple[int, ...]  # Shape of the tensor
-
-
-@dataclass(slots=True)
-class Saved:
-    """A storage that the model's forward pass saved; `life` is None if it is not counted."""
-
-    moment: int
-    size: int
-    dtype: str
-    shape: tuple[int, ...]
-    life: Life | None
 
 
 class LineFinder:

@@ -25,7 +25,7 @@ def build_network(
     recorder: Recorder,
     cut: CutStep,
     groups: Sequence[StorageGroup],
-    computations: Sequence[Computation],
+    operations: Sequence[Operation],
 ) -> Network:
     """Return the network whose plain trace is the trace of a recorded step.
 
@@ -48,7 +48,7 @@ def build_network(
                 tuple(sorted(flow.holds[index])),
                 of=tuple(sorted(flow.of[index])),
             )
-            for index, each in enumerate(computations)
+            for index, each in enumerate(operations)
         ],
         flow.values,
     )
@@ -97,15 +97,14 @@ class _Flow:
         # then, so it is the same value that this operation reads.
         changed = self._operations(group, "changed", born, died)
         touched |= changed
-        changes = sorted(each for each in changed if self.repeatable[each])
         made: list[int] = []
-        for reader in sorted(touched | set(changes)):
+        for reader in sorted(touched):
             self.reads[reader] |= {value, *made}
-            if reader in changes:
+            if reader in changed and self.repeatable[reader]:
                 self.values.append(Value(f"{group.name}'", 0, evictable=False, base=value))
                 made.append(len(self.values) - 1)
                 self.writes[reader].add(made[-1])
-        for holder in (set(group.uses) | {died}) - touched - set(changes) - {born}:
+        for holder in (set(group.uses) | {died}) - touched - {born}:
             self.holds[holder].add(value)
 
     def _operations(self, group: StorageGroup, kind: str, born: int, died: int) -> set[int]:
@@ -240,17 +239,9 @@ def _ask(computation: int, saver: int, inside: _Inside, moment: int) -> Ask:
     )
 
 
-def build_record(
-    recorder: Recorder,
-    cut: CutStep,
-    groups: Sequence[StorageGroup],
-    operations: Sequence[Operation],
-) -> StepRecord:
-    """Return the record of a recorded step."""
-    return _Builder(recorder, cut, groups).record(operations)
+class RecordBuilder:
+    """Makes the record of a recorded step."""
 
-
-class _Builder:
     def __init__(self, recorder: Recorder, cut: CutStep, groups: Sequence[StorageGroup]) -> None:
         self.recorder = recorder
         self.cut = cut
@@ -259,6 +250,7 @@ class _Builder:
         self.storages: list[tuple[int, int]] = []
 
     def record(self, operations: Sequence[Operation]) -> StepRecord:
+        """Return the record."""
         cut, recorder = self.cut, self.recorder
         launches = [
             next(n for n in range(tick, len(cut.moments)) if cut.moments[n].launches)

@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
 
 from offcert.core.carried.ranges import Line, Range, Ranges, SequentialCall
+from offcert.runtime.capture.moments import CutStep
+from offcert.runtime.capture.recorder import Recorder
 from offcert.runtime.watch.events import ENTER, LEAVE, Event
 from offcert.runtime.watch.hooks import is_compiled
 
-if TYPE_CHECKING:
-    from offcert.runtime.capture.moments import Moment
 
-
-def find_ranges(
-    moments: Sequence[Moment],
-    ticks: Sequence[int],
-    root: nn.Module,
-    only_once: Collection[Event] = (),
-    lines: Sequence[Sequence[Event]] = (),
-) -> Ranges:
-    """Return the stretches of a recorded step that `Segments` can run again.
+class RangeFinder:
+    """Finds the stretches of a recorded step that `Segments` can run again.
 
     Left out are compiled modules, script modules, what the program itself checkpoints, the model as
     a whole, and calls that compute nothing.
     """
-    return _Finder(moments, ticks, root, only_once).ranges(lines)
 
-
-class _Finder:
-    def __init__(
-        self,
-        moments: Sequence[Moment],
-        ticks: Sequence[int],
-        root: nn.Module,
-        only_once: Collection[Event],
-    ) -> None:
-        self.ticks = ticks
-        self.only_once = only_once
-        self.modules = dict(root.named_modules())
+    def __init__(self, recorder: Recorder, cut: CutStep) -> None:
+        moments, self.ticks = cut.moments, cut.ticks
+        self.only_once, self.found_lines = recorder.only_once, recorder.lines.found
+        self.modules = dict(recorder.hooks.root.named_modules())
         self.refused = {
             above
             for path, module in self.modules.items()
@@ -68,7 +51,8 @@ class _Finder:
         for event, span in self.spans.items():
             self.spans_of.setdefault(event.path, []).append(span)
 
-    def ranges(self, lines: Sequence[Sequence[Event]]) -> Ranges:
+    def ranges(self) -> Ranges:
+        """Return the calls, the rows of children, and the lines."""
         calls = []
         for event, (begun, ended) in self.spans.items():
             first, last = self._operations(begun, ended)
@@ -79,7 +63,7 @@ class _Finder:
         calls.sort(key=lambda each: (each.first, -each.last))
         rows = tuple(self._rows())
         known = {(each.first, each.last) for each in Ranges(tuple(calls), rows)}
-        found = (line for each in lines for line in self._lines(each))
+        found = (line for each in self.found_lines for line in self._lines(each))
         # What is in a row of children anyway needs no line.
         new = [
             line for line in found if any((r.first, r.last) not in known for r in line.stretches())

@@ -11,13 +11,14 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import torch
 
 from offcert.core.errors import InputError
-from offcert.runtime.capture.moments import Life, LineFinder, Moment, RecordedStorages, Saved, Seen
+from offcert.runtime.capture.moments import Life, LineFinder, Moment, RecordedStorages, Seen
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.hardware.attention import attention_scratch
 from offcert.runtime.hardware.cost import attention_parts, operator_cost, operator_ns
@@ -64,7 +65,7 @@ class Recorder(Session):
         self.rule = None if limit is None else EvictionRule(self.tracker, limit, host)
         self.moments: list[Moment] = []  # In order; the first is the call of the root
         self.lives: list[Life] = []  # Of all storages that were counted
-        self.saved: list[Saved] = []  # In the order in which autograd saved them
+        self.saved: list[Seen] = []  # In the order in which autograd saved them
         # Of every call of the root its signature, and the nodes of the autograd graph that it made.
         self.calls: list[Signature] = []
         self.nodes: list[int] = []
@@ -301,8 +302,7 @@ class Recorder(Session):
             life.entry = weakref.ref(entry)
             self._life_of_entry[entry] = life
             self._hold(life)
-        dtype, shape = dtype_name(tensor.dtype), tuple(map(int, tensor.shape))
-        self.saved.append(Saved(self.tracker.now, entry.size, dtype, shape, life))
+        self.saved.append(replace(self.see(tensor), storage=life))
 
     def moment_of_saving(self, tensor: torch.Tensor) -> int:
         """Return the moment of the operator that saves a tensor.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import Hardware
 from offcert.runtime.segments.attach import SegmentedSteps, Segments
 from offcert.runtime.segments.placed import PlacedProgram
-from offcert.runtime.torch_private import tree_leaves
+from offcert.runtime.torch_private import tree_leaves, tree_map_only
 from offcert.runtime.watch.guard import one_line, quiet
 from offcert.runtime.watch.hooks import Hooks, uncompiled, unwrap
 from offcert.runtime.watch.sharded import Parts, local
@@ -61,16 +61,12 @@ def capture(
     for name, parameter in step.model.named_parameters():
         if is_lazy(parameter):
             raise InputError(f"{name} has no shape yet: run the model once before it is captured")
-    if tensors != "real":
-        try:
-            recorder, batch = _run_fake(step, hardware, program)
-            return captured(step, recorder, clock, "fake", batch)
-        except Exception as error:
-            if tensors == "fake":
-                raise _told(step, error) from error
+    if tensors == "auto":
+        with suppress(Exception):
+            return _captured(step, clock, hardware, "fake", program)
+        tensors = "real"
     try:
-        recorder, batch = _run_real(step, hardware, program)
-        return captured(step, recorder, clock, "real", batch)
+        return _captured(step, clock, hardware, tensors, program)
     except Exception as error:
         raise _told(step, error) from error
 
@@ -83,43 +79,36 @@ def _told(step: TrainingStep, error: Exception) -> OffcertError:
     return InputError(f"a training step of {name} cannot be captured: {one_line(error)}")
 
 
-def captured(
+def _captured(
     step: TrainingStep,
-    recorder: Recorder,
     clock: Clock,
+    hardware: Hardware | None,
     tensors: str,
-    batch: int,
+    program: PlacedProgram | None,
 ) -> Capture:
-    """Return the capture of a recorded step."""
-    return Capture(
-        **vars(build(recorder, clock)),
-        clock=clock,
-        calls=tuple(recorder.calls),
-        backward_passes=recorder.backward_passes,
-        tensors=tensors,
-        device=recorder.hooks.parts.device,
-        uncounted=uncounted_bytes_of(step, batch),
-        nodes=tuple(recorder.nodes),
-        autocast=recorder.autocast,
-        attention=recorder.attention,
-    )
+    run = _run_fake if tensors == "fake" else _run_real
+    recorder, batch = run(step, hardware, program)
+    uncounted = uncounted_bytes_of(step.model, batch, step.optimiser)
+    return build(recorder, clock, tensors, uncounted)
 
 
-def uncounted_bytes_of(step: TrainingStep, batch: int) -> Mapping[str, int]:
-    """Return the bytes that a trace of the step does not count, by what they are."""
-    parts = Parts(step.model)
+def uncounted_bytes_of(
+    model: nn.Module, batch: int, optimiser: torch.optim.Optimizer | None = None
+) -> dict[str, int]:
+    """Return the bytes that a trace of a step does not count, by what they are."""
+    parts = Parts(model)
     parameters = list({id(p): p for p in parts.parameters}.values())
     sizes = {
         "parameters": sum(map(held_bytes, parameters)),
         "gradients": sum(held_bytes(p) for p in parameters if p.requires_grad),
-        "buffers": sum(map(held_bytes, step.model.buffers())),
+        "buffers": sum(map(held_bytes, model.buffers())),
         "batch": batch,
     }
     whole = sum(map(held_bytes, parts.sharded.gradients()))
     if whole:
         sizes["gradients of all processes"] = whole
-    if step.optimiser is not None:
-        leaves = tree_leaves([dict(state) for state in step.optimiser.state.values()])
+    if optimiser is not None:
+        leaves = tree_leaves([dict(state) for state in optimiser.state.values()])
         state = sum(held_bytes(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
         sizes["optimiser"] = state
     return sizes
@@ -157,10 +146,8 @@ def _run_fake(
     require_gathered(parts)
     unsent = Unsent() if parts.sharded else nullcontext()
     with _as_it_was(step, twins.twin), quiet(), twins.mode, CpuKernels(), unsent, foreseen:
-        batch = twins.batch(step)
-        # The step may take it apart.
-        size = batch_bytes(batch)
-        return _record(step, batch, hardware, program), size
+        batch = tree_map_only(torch.Tensor, twins.twin, step.make_batch())
+        return _record(step, batch, hardware, program)
 
 
 def _run_real(
@@ -168,9 +155,8 @@ def _run_real(
 ) -> tuple[Recorder, int]:
     with _as_it_was(step, None):
         batch = step.make_batch()
-        size = batch_bytes(batch)
         with Originals():
-            return _record(step, batch, hardware, program), size
+            return _record(step, batch, hardware, program)
 
 
 @contextmanager
@@ -202,7 +188,9 @@ def _globals_of(function: Any) -> list[Any]:
 
 def _record(
     step: TrainingStep, batch: Any, hardware: Hardware | None, program: PlacedProgram | None
-) -> Recorder:
+) -> tuple[Recorder, int]:
+    """Return the recording of a step, and the bytes of its batch, which it may take apart."""
+    size = batch_bytes(batch)
     hooks = Hooks(unwrap(step.model), Nobody())
     recorder = Recorder(hooks, hardware)
     programs = [program] if program else []
@@ -218,7 +206,7 @@ def _record(
         hooks.detach()
         segments.detach()
     recorder.finish()
-    return recorder
+    return recorder, size
 
 
 class Nobody:

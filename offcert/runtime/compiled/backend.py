@@ -25,7 +25,6 @@ from offcert.runtime.compiled.inductor import (
     Buffers,
     compiled_by_inductor,
     most_bytes,
-    require_inductor,
 )
 from offcert.runtime.plan.step_plan import AnyPlan, planned
 from offcert.runtime.watch.guard import OffloadWarning
@@ -90,7 +89,6 @@ def backend(
         raise InputError(f"plan must be one certificate, not {len(pairs)}")
     if isinstance(compiler, str) and compiler != NAME:
         raise InputError(f'compiler must be "{NAME}" or callable, not {compiler!r}')
-    require_inductor()
     return Backend(graph_plan(*pairs[0]), strict=strict, compiler=compiler)
 
 

@@ -19,11 +19,12 @@ from offcert.runtime.capture.borrowed import borrowed
 from offcert.runtime.capture.run import borrowing
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.divided import DividedGraph, Stretch, results_of
-from offcert.runtime.compiled.inductor import Buffers, compiled_by_inductor, require_inductor
+from offcert.runtime.compiled.inductor import Buffers, compiled_by_inductor
 from offcert.runtime.compiled.nodes import Key, bytes_of, module_of, tensor_of
+from offcert.runtime.compiled.torch_compiler import partitioners
 from offcert.runtime.hardware import Hardware, roofline_ns
 from offcert.runtime.hardware.cost import operator_cost, operator_ns
-from offcert.runtime.torch_private import OpOverload, partitioners
+from offcert.runtime.torch_private import OpOverload
 
 # Tensors that are a smaller part of all bytes do not leave: a copy would cost more than it frees.
 # Arbitrary.
@@ -242,7 +243,6 @@ def graphs_of(step: TrainingStep) -> list[DividedGraph]:
     graph runs one that computes nothing, so that results have shapes but no values. The model is as
     before afterwards; code that was compiled before is compiled anew when it runs next.
     """
-    require_inductor()
     found = _Found()
     torch.compiler.reset()
     try:

@@ -22,7 +22,7 @@ from offcert.runtime.compiled.operators import (
     call,
     value_like,
 )
-from offcert.runtime.torch_private import SavedForBackwardsAOTOutput
+from offcert.runtime.compiled.torch_compiler import SavedForBackwardsAOTOutput
 
 
 def carry_out(plan: GraphPlan, number: int, graph: DividedGraph) -> list[str] | None:

@@ -26,12 +26,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import fx
-from torch._functorch import config as aot_config
 
-from offcert.core.errors import InputError
 from offcert.runtime.compiled.operators import DIRECT, OFFLOAD
+from offcert.runtime.compiled.torch_compiler import CustomPartitionerFn, aot_config
 
 LOG = logging.getLogger(__name__)
 NAME = "inductor"
@@ -125,7 +123,7 @@ def compiled_by_inductor(
     from torch._inductor.compile_fx import compile_fx
 
     patches = {
-        "custom_partitioner_fn": _partitioner(partition),
+        "custom_partitioner_fn": _Partitioner(partition),
         "_post_fusion_custom_pass": buffers.count,
         # Copies inside of CUDA graphs would go to the same addresses again, whoever has them then.
         "triton.cudagraphs": False,
@@ -190,33 +188,20 @@ def _has(config: Any, name: str) -> bool:
     return True
 
 
-def require_inductor() -> None:
-    """Raise an `InputError` if Inductor takes no partitioner."""
-    try:
-        from torch._inductor.custom_graph_pass import CustomPartitionerFn  # noqa: F401
-    except ImportError:
-        raise InputError(
-            f"the Inductor of torch {torch.__version__} takes no partitioner, which a plan needs; "
-            "that of torch 2.13 does"
-        ) from None
+class _Partitioner(CustomPartitionerFn):
+    """Divides a joint graph as a plan wants it."""
 
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
 
-def _partitioner(partition: Partition) -> Any:
-    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+    def __call__(
+        self, gm: fx.GraphModule, joint_inputs: Sequence[object], **options: Any
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        options.pop("compiler", None)
+        return self._partition(gm, joint_inputs, **options)
 
-    class Partitioner(CustomPartitionerFn):
-        """Divides a joint graph as a plan wants it."""
-
-        def __call__(
-            self, gm: fx.GraphModule, joint_inputs: Sequence[object], **options: Any
-        ) -> tuple[fx.GraphModule, fx.GraphModule]:
-            options.pop("compiler", None)
-            return partition(gm, joint_inputs, **options)
-
-        def uuid(self) -> None:
-            """Return None: graphs of a plan are for no cache, as reports are made with them."""
-
-    return Partitioner()
+    def uuid(self) -> None:
+        """Return None: graphs of a plan are for no cache, as reports are made with them."""
 
 
 # Counting.

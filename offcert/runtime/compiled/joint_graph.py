@@ -16,7 +16,8 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from offcert.runtime.compiled.nodes import Key, bytes_of, key_of, launches
-from offcert.runtime.torch_private import OrderedSet, divided_by, has_storage, partitioners
+from offcert.runtime.compiled.torch_compiler import divided_by, partitioners
+from offcert.runtime.torch_private import OrderedSet, has_storage
 
 
 @dataclass(eq=False)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from offcert.runtime.torch_private import OpOverload, bytes_of_node
+from offcert.runtime.compiled.torch_compiler import bytes_of_node
+from offcert.runtime.torch_private import OpOverload
 from offcert.runtime.watch.operators import is_pure
 
 # A storage: what `storage_of` says, or the name of a node whose result has none.

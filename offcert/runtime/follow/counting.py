@@ -342,6 +342,6 @@ def host_memory_of(step_plans: Sequence[StepPlan], limit: int | None = None) -> 
         sum(each.host.pool for each in step_plans),
         sum(each.host.load for each in step_plans),
         limit,
-        sum(each.in_file for each in step_plans),
-        sum(each.staging for each in step_plans),
+        sum(each.host.in_file for each in step_plans),
+        sum(each.host.staging for each in step_plans),
     )

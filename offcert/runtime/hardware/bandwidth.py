@@ -26,10 +26,9 @@ from offcert.runtime.device.cuda import CudaDevice
 from offcert.runtime.device.host import HostStore
 from offcert.runtime.device.interface import Arena, CopiedStorage, Device, DeviceEvent
 from offcert.runtime.hardware import Hardware
+from offcert.runtime.hardware.model import NS_PER_SECOND
 
-# Nanoseconds in a second (by definition), and bytes of a copy by which a link is measured
-# (arbitrary).
-_NS_PER_SECOND = 10**9
+# Bytes of a copy by which a link is measured. Arbitrary.
 _COPY_BYTES = 64 * 2**20
 # Bytes of such a copy on the CPU, where a device is simulated and they are copied for nothing, and
 # the number of copies, at most. Arbitrary.
@@ -54,7 +53,7 @@ class Rates:
 
     def to_json(self) -> list[int]:
         """Return whole bytes per second, for people and for other tools."""
-        return [int(rate * _NS_PER_SECOND) for rate in (self.out, self.back)]
+        return [int(rate * NS_PER_SECOND) for rate in (self.out, self.back)]
 
 
 @dataclass(frozen=True)
@@ -253,9 +252,7 @@ class Measurement:
     """Rates of a device, measured or stated."""
 
     trace: Trace  # Durations are nanoseconds
-    # Bytes per nanosecond from the device to the host, and back, alone.
-    bandwidth: Fraction
-    prefetch_bandwidth: Fraction
+    rates: Rates  # Of each direction, alone
     memory: int  # Bytes of the device
     device: str  # Its name
     link: Link = Link.SIMPLEX  # Whether both directions are served at once
@@ -273,13 +270,10 @@ class Measurement:
 
     def platform(self, memory: int) -> Platform:
         """Return the device with a limit of so many bytes."""
-        found = Platform(memory, self.bandwidth, self.link, self.prefetch_bandwidth)
-        return found if self.busy is None else at_once(found, self.busy)
-
-
-def at_once(platform: Platform, busy: Rates) -> Platform:
-    """Return a platform with rates that hold while both directions of its link run."""
-    return replace(platform, busy_bandwidth=busy.out, busy_prefetch_bandwidth=busy.back)
+        found, busy = Platform(memory, self.rates.out, self.link, self.rates.back), self.busy
+        if busy is None:
+            return found
+        return replace(found, busy_bandwidth=busy.out, busy_prefetch_bandwidth=busy.back)
 
 
 def spread_of(samples: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
@@ -294,9 +288,9 @@ def modelled(trace: Trace, hardware: Hardware, link: Link = Link.DUPLEX) -> Meas
     link is not said to be simplex, as in the papers.
     """
     both = link is Link.DUPLEX and hardware.link_both is not None
-    out, back = (Fraction(rate, _NS_PER_SECOND) for rate in hardware.link_rates(at_once=both))
+    rates = Rates(*(Fraction(r, NS_PER_SECOND) for r in hardware.link_rates(at_once=both)))
     serving = Link.DUPLEX if both else Link.SIMPLEX
-    return Measurement(trace, out, back, hardware.memory, hardware.name, serving)
+    return Measurement(trace, rates, hardware.memory, hardware.name, serving)
 
 
 def measured(trace: Trace, device: torch.device) -> Measurement:
@@ -306,11 +300,9 @@ def measured(trace: Trace, device: torch.device) -> Measurement:
 
 def with_link(trace: Trace, reading: LinkReading, memory: int, device: str) -> Measurement:
     """Return a measurement with the rates of a link."""
-    rates, link = reading.rates, reading.link
     details = {"link": reading.to_json()}
-    return Measurement(
-        trace, rates.out, rates.back, memory, device, link, details, busy=reading.busy
-    )
+    link = reading.link
+    return Measurement(trace, reading.rates, memory, device, link, details, busy=reading.busy)
 
 
 def retimed(

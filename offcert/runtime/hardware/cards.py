@@ -16,7 +16,7 @@ _GIGA = 10**9
 
 # Launches are queued ahead of the device, so a kernel costs its start and drain there, not
 # the several microseconds that the host spends. An assumption, the same for all models.
-_OVERHEAD_NS = 2_000
+OVERHEAD_NS = 2_000
 
 # Bytes a second of a copy between pinned memory and the device, less than the link's raw rate.
 # Measured in the offloading paper on 16 lanes of PCI Express 3.0: 12.2 GB/s (raw: 15.75 GB/s in
@@ -108,7 +108,7 @@ def _card(
         memory_bandwidth=bandwidth * _GIGA,
         link_bandwidth=out,
         memory=memory,
-        overhead_ns=_OVERHEAD_NS,
+        overhead_ns=OVERHEAD_NS,
         source=source,
         rates=MappingProxyType(rates),
         efficiency=MappingProxyType(efficiency),

@@ -16,9 +16,9 @@ import torch
 from offcert.core.errors import InputError
 from offcert.core.units import Units, format_size
 from offcert.runtime.hardware.bandwidth import memory_and_name, read_link_of
-from offcert.runtime.hardware.cards import HARDWARE
+from offcert.runtime.hardware.cards import HARDWARE, OVERHEAD_NS
 from offcert.runtime.hardware.files import spelled, suggested
-from offcert.runtime.hardware.model import Hardware
+from offcert.runtime.hardware.model import NS_PER_SECOND, TYPES, Hardware
 
 # Bytes that CUDA's context and the kernels that PyTorch loads take, and the part of a card's memory
 # that its allocator cannot use because of fragmentation. Assumed.
@@ -81,22 +81,11 @@ def _unnamed(memory: int | None) -> tuple[Hardware, str]:
     return card, f"suggested by {format_size(card.memory, _BYTES)}"
 
 
-# By definition.
-_NS_PER_SECOND = 10**9
 # Rows of the products, bytes of a vector, and repetitions, of which the median counts: arbitrary,
 # large enough that a GPU is busy with one, and small on the CPU, which only stands in for one.
 _ROWS = {"cuda": 8192, "cpu": 128}
 _VECTOR = {"cuda": 2**30, "cpu": 2**22}
 _REPETITIONS = 7
-# What a kernel takes beside its work: assumed, as for the cards that are known by name.
-_OVERHEAD_NS = 2_000
-_DTYPES = {
-    "float64": torch.float64,
-    "float32": torch.float32,
-    "tf32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-}
 
 
 def measured_card(device: torch.device | None = None) -> Hardware:
@@ -111,7 +100,8 @@ def measured_card(device: torch.device | None = None) -> Hardware:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     memory, name = memory_and_name(device)
     kind = device.type
-    types = [each for each in _DTYPES if kind == "cuda" or each != "tf32"]
+    left_out = {"float8"} if kind == "cuda" else {"float8", "tf32"}
+    types = [each for each in TYPES if each not in left_out]
     rates = {each: _products(device, each) for each in types}
     reading = read_link_of(device)
     both = reading.together
@@ -120,20 +110,20 @@ def measured_card(device: torch.device | None = None) -> Hardware:
         name=name,
         flops=float32,
         memory_bandwidth=_vectors(device),
-        link_bandwidth=int(reading.alone.out * _NS_PER_SECOND),
+        link_bandwidth=int(reading.alone.out * NS_PER_SECOND),
         memory=memory,
-        overhead_ns=_OVERHEAD_NS,
+        overhead_ns=OVERHEAD_NS,
         source=f"measured with torch {torch.__version__}: products of {_ROWS[kind]} each way, a "
-        f"sum of vectors, copies; {_OVERHEAD_NS} ns a kernel are assumed",
+        f"sum of vectors, copies; {OVERHEAD_NS} ns a kernel are assumed",
         rates=MappingProxyType(rates),
-        link_back=int(reading.alone.back * _NS_PER_SECOND),
+        link_back=int(reading.alone.back * NS_PER_SECOND),
         link_both=None if both is None else (both.to_json()[0], both.to_json()[1]),
     )
 
 
 def _products(device: torch.device, name: str) -> int:
     """Return the operations a second of square products in a type."""
-    rows, dtype = _ROWS[device.type], _DTYPES[name]
+    rows, dtype = _ROWS[device.type], getattr(torch, "float32" if name == "tf32" else name)
     left, right = (torch.randn(rows, rows, device=device).to(dtype) for _ in range(2))
     out = torch.empty_like(left)
     matmul: Any = torch.backends.cuda.matmul

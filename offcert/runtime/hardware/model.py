@@ -17,7 +17,7 @@ from typing import Any
 from offcert.core.errors import InputError
 
 # Nanoseconds in a second. By definition.
-_NS_PER_SECOND = 10**9
+NS_PER_SECOND = 10**9
 
 
 # How attention may be computed: by FlashAttention, by PyTorch's memory-efficient kernel, which keep
@@ -151,4 +151,4 @@ def roofline_ns(
 
 def _ns(amount: int, peak: int, reached: Fraction) -> int:
     """Return the nanoseconds that an amount takes at a part of a peak, rounded up."""
-    return -(-amount * _NS_PER_SECOND * reached.denominator // (peak * reached.numerator))
+    return -(-amount * NS_PER_SECOND * reached.denominator // (peak * reached.numerator))

@@ -39,12 +39,15 @@ class HostLayout(Generic[Key]):
 
     The problem has the storages that leave, and when the host needs their copies: from the
     operation before which they are written to that before which they are read last. By its key the
-    runtime recognises each.
+    runtime recognises each. The last bytes of the arena may be `in_file`, copies to and from which
+    go through `staging` bytes of host memory besides.
     """
 
     problem: PlacementProblem
     placement: Placement
     keys: tuple[Key, ...]
+    in_file: int = 0
+    staging: int = 0
 
     @cached_property
     def offsets(self) -> dict[Key, int]:
@@ -74,6 +77,19 @@ class HostLayout(Generic[Key]):
     def pool(self) -> int:
         """Bytes of the arena."""
         return self.placement.pool(self.problem)
+
+    @property
+    def registered(self) -> int:
+        """Addresses below it are in the host's memory, those from there on in the file."""
+        return self.pool - self.in_file
+
+    @property
+    def spilled(self) -> frozenset[Key]:
+        """The storages that are in the file."""
+        pairs = zip(self.problem.residences, self.keys, strict=True)
+        return frozenset(
+            key for each, key in pairs if each.size and self.offsets[key] >= self.registered
+        )
 
     @cached_property
     def load(self) -> int:
@@ -145,30 +161,10 @@ def _lowest(problem: PlacementProblem, order: Sequence[int]) -> Placement:
     return Placement(addresses)
 
 
-@dataclass(frozen=True)
-class HostPlan(Generic[Key]):
-    """Where copies are on the host, within a limit.
-
-    Those of storages that are `spilled`, in a file, lie behind all others: addresses below
-    `registered` are in the host's memory, those from there on in the file. Copies go to and from it
-    through `staging` bytes of host memory besides.
-    """
-
-    layout: HostLayout[Key]
-    registered: int
-    spilled: frozenset[Key] = frozenset()
-    staging: int = 0
-
-    @property
-    def in_file(self) -> int:
-        """Bytes of the file."""
-        return self.layout.pool - self.registered if self.spilled else 0
-
-
-def host_plan(
+def layout_within(
     layout: HostLayout[Key], limit: int | None, spill: bool = False, *, staged: bool = False
-) -> HostPlan[Key]:
-    """Return the places of copies on the host, within a limit in bytes; None for any number.
+) -> HostLayout[Key]:
+    """Return a layout that keeps to a limit in bytes; None for any number.
 
     `spill`: what is too much goes into a file, and is not refused by an `InputError`. `staged`:
     some of the limit is kept for copies on their way to and from the file, since streams do not
@@ -177,7 +173,7 @@ def host_plan(
     if limit is not None and limit < 0:
         raise InputError(f"host memory must be at least 0 bytes, not {limit}")
     if limit is None or layout.pool <= limit:
-        return HostPlan(layout, layout.pool)
+        return layout
     if not spill:
         units = layout.problem.units
         raise InputError(
@@ -190,8 +186,8 @@ def host_plan(
     return replace(_split(layout, kept, registered), staging=staging)
 
 
-def _split(layout: HostLayout[Key], kept: Placement, registered: frozenset[int]) -> HostPlan[Key]:
-    """Return the plan in which some have the addresses of a placement, and others follow."""
+def _split(layout: HostLayout[Key], kept: Placement, registered: frozenset[int]) -> HostLayout[Key]:
+    """Return the layout in which some have the addresses of a placement, and others follow."""
     problem = layout.problem
     inside = sorted(registered)
     outside = [index for index in range(len(problem.residences)) if index not in registered]
@@ -202,8 +198,8 @@ def _split(layout: HostLayout[Key], kept: Placement, registered: frozenset[int])
         addresses[index] = address
     for index, address in zip(outside, behind.addresses, strict=True):
         addresses[index] = size + address
-    spilled = frozenset(layout.keys[index] for index in outside)
-    return HostPlan(HostLayout(problem, Placement(addresses), layout.keys), size, spilled)
+    made = HostLayout(problem, Placement(addresses), layout.keys)
+    return replace(made, in_file=made.pool - size)
 
 
 def _part(problem: PlacementProblem, indices: Sequence[int]) -> PlacementProblem:

@@ -21,7 +21,7 @@ from offcert.questions.schedule.result import Result
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.runtime.capture import Capture, read_capture
 from offcert.runtime.capture.capture import require_once
-from offcert.runtime.plan.host_layout import HostLayout, host_layout, host_plan
+from offcert.runtime.plan.host_layout import HostLayout, host_layout, layout_within
 from offcert.runtime.plan.place import carried_by
 from offcert.runtime.plan.predict import Prediction, predict
 from offcert.runtime.plan.step_table import StepTable, step_table
@@ -121,25 +121,17 @@ class StepPlan:
     places: dict[SavedPlace, int | None]
     # For each tensor that the plan moves, the storages that it consists of.
     parts: dict[int, tuple[SavedPlace, ...]]
-    # Where each storage that moves lies on the host; addresses from `registered` on are in a file,
-    # to and from which streams copy through `staging` bytes of the host's memory besides.
+    # Where each storage that moves lies on the host.
     host: HostLayout[SavedPlace]
     problem: Problem
     segments: PlacedProgram = NOTHING_AGAIN  # The segments that run again in the backward pass
     # Copies that are handed to the streams of a device; None where tensors move at once.
     timetable: Timetable | None = None
-    registered: int | None = None
-    staging: int = 0
 
     def within_host(self, limit: int, spill: bool) -> StepPlan:
         """Return the step plan with so many bytes of host memory; `spill`: the rest into a file."""
-        found = host_plan(self.host, limit, spill, staged=self.timetable is not None)
-        return replace(self, host=found.layout, registered=found.registered, staging=found.staging)
-
-    @property
-    def in_file(self) -> int:
-        """Bytes of copies that are in a file rather than in the host's memory."""
-        return 0 if self.registered is None else self.host.pool - self.registered
+        staged = self.timetable is not None
+        return replace(self, host=layout_within(self.host, limit, spill, staged=staged))
 
     @property
     def moves_nothing(self) -> bool:

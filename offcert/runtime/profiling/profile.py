@@ -155,7 +155,7 @@ def profile(
     device_memory = _limits(memory, device_memory)
     # Looked up first: a wrong name should not have to wait for the network.
     found = None if hardware is None else find_hardware(hardware)
-    asked = _Asked(chosen, found, measure, device, link_called(link, measure))
+    served = link_called(link, measure)
     if optimiser is not None:
         require_state_known(optimiser)
     shape = None if input_shape is None else parse_shape(input_shape)
@@ -167,7 +167,7 @@ def profile(
         loaded = workload.load(shapes_only=not real) if isinstance(model, str) else model
         if device_memory is not None:
             require_optimiser_known(loaded, optimiser)
-        made = _made(loaded, workload, asked)
+        made = _made(loaded, workload, chosen, found, measure, device, served)
         uncounted = {name: size for name, size in made.uncounted.items() if name != "optimiser"}
         stepping = _of_optimiser(loaded, optimiser)
         uncounted |= {} if stepping is None else {"optimiser": stepping.state}
@@ -178,7 +178,7 @@ def profile(
         raise InputError(f"{label} cannot be profiled: {one_line(error)}") from error
     source = dict(made.source) | {"uncounted": uncounted}
     source |= {"optimiser_step": stepping.during} if stepping and stepping.during else {}
-    source |= _origin(made, measure, asked.hardware)
+    source |= _origin(made, measure, found)
     if device_memory is not None:
         memory = memory_beside(device_memory, uncounted)
     # What is left of the device's memory, or the least that is feasible.
@@ -207,17 +207,6 @@ def _limits(memory: int | str | None, device_memory: int | str | None) -> int | 
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """How a step is to be profiled."""
-
-    clock: Clock
-    hardware: Hardware | None
-    measure: bool
-    device: Device | None
-    link: Link
-
-
-@dataclass(frozen=True)
 class _Made:
     """The outcome of profiling."""
 
@@ -229,13 +218,27 @@ class _Made:
     attention: Mapping[str, Fraction] = field(default_factory=dict)
 
 
-def _made(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
-    """Return the capture and times of a step with the clock that was asked for."""
-    if asked.clock is Clock.GRAPHS:
-        return _graphs(made, workload, asked)
-    if asked.measure:
-        return _measured(made, workload, asked)
-    return _modelled(made, workload, asked)
+def _made(
+    made: nn.Module | TrainingStep,
+    workload: Workload,
+    clock: Clock,
+    hardware: Hardware | None,
+    measure: bool,
+    device: Device | None,
+    link: Link,
+) -> _Made:
+    """Return the capture and times of a step, measured or by a hardware model."""
+    # A model that is given is measured where it is.
+    there = _on_device(made, device) if measure and workload.model is not None else made
+    step = _step(there, workload)
+    if measure:
+        return _described(step, *measure_step(step, clock, device, hardware))
+    assert hardware is not None
+    if clock is Clock.GRAPHS:
+        return _graphs(step, hardware, link)
+    tensors = "fake" if without_data(step.model) else step.tensors
+    captured = capture(step, clock=clock, hardware=hardware, tensors=tensors)
+    return _described(step, captured, modelled(captured.trace, hardware, link))
 
 
 def _origin(made: _Made, measured: bool, model: Hardware | None) -> dict[str, Any]:
@@ -266,34 +269,15 @@ def _require_no_workload(workload: Workload) -> None:
             raise InputError(f"{name} cannot be given with a TrainingStep, which brings its own")
 
 
-def _measured(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
-    # A model that is given is measured where it is.
-    there = made if workload.model is None else _on_device(made, asked.device)
-    step = _step(there, workload)
-    captured, found = measure_step(step, asked.clock, asked.device, asked.hardware)
-    return _described(step, captured, found)
-
-
-def _modelled(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
-    hardware = asked.hardware
-    assert hardware is not None
-    step = _step(made, workload)
-    tensors = "fake" if without_data(step.model) else step.tensors
-    captured = capture(step, clock=asked.clock, hardware=hardware, tensors=tensors)
-    return _described(step, captured, modelled(captured.trace, hardware, asked.link))
-
-
-def _graphs(made: nn.Module | TrainingStep, workload: Workload, asked: _Asked) -> _Made:
+def _graphs(step: TrainingStep, hardware: Hardware, link: Link) -> _Made:
     # The compiler takes a second to load.
     from offcert.runtime.compiled.graph_network import profile_graphs
 
-    assert asked.hardware is not None
-    step = _step(made, workload)
-    network, source = profile_graphs(step, asked.hardware)
-    found = modelled(network.trace(), asked.hardware, asked.link)
+    network, source = profile_graphs(step, hardware)
+    found = modelled(network.trace(), hardware, link)
     source = dict(step.source) | {"clock": str(Clock.GRAPHS), "compiled": source}
     batch = batch_bytes(step.make_batch())
-    return _Made(found, network, source, uncounted_bytes_of(step, batch))
+    return _Made(found, network, source, uncounted_bytes_of(step.model, batch))
 
 
 def _described(step: TrainingStep, captured: Capture, found: Measurement) -> _Made:

@@ -121,7 +121,7 @@ class SynchronousMoverMaker(MoverMaker[HostStore]):
         if step_plan.moves_nothing and not self._timed:
             return None, None
         # All of it is in files, and what has no room in memory decides in which folder.
-        folder = self._spill if step_plan.in_file and self._spill else self._directory
+        folder = self._spill if step_plan.host.in_file and self._spill else self._directory
         store = self._free_room(step_plan) or HostStore(step_plan.host.pool, folder)
         if not self._timed:
             return SynchronousMover(step_plan, store), store
@@ -154,30 +154,30 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         return StreamMover(step_plan, self._device, copies, self.record), copies
 
     def _new(self, step_plan: StepPlan) -> StreamCopies[SavedPlace]:
-        device = self._device
+        device, host = self._device, step_plan.host
         with ExitStack() as undo:
             arena = self._arena(step_plan)
             undo.callback(arena.close)
             apart, staging = self._apart, None
-            if step_plan.in_file:
-                file = device.file(step_plan.in_file, self._spill)
+            if host.in_file:
+                file = device.file(host.in_file, self._spill)
                 undo.callback(file.close)
-                if step_plan.staging and arena.registered:
+                if host.staging and arena.registered:
                     order = _returning(step_plan, file)
-                    staging = self._registered(lambda: Staging(device, step_plan.staging, order))
+                    staging = self._registered(lambda: Staging(device, host.staging, order))
                 if staging is not None:
                     undo.callback(staging.close)
                 arena = SplitArena(arena, file)
                 # There is no more memory to register.
                 apart = partial(device.file, directory=self._spill)
-            copies = StreamCopies(device, step_plan.host, arena, apart, staging)
+            copies = StreamCopies(device, host, arena, apart, staging)
             self._made.append(copies)
             undo.pop_all()
         return copies
 
     def _arena(self, step_plan: StepPlan) -> Arena:
         """Return memory of the host, registered unless the device refuses that."""
-        size = step_plan.host.pool - step_plan.in_file
+        size = step_plan.host.registered
         spare = self._spare
         if spare is not None and size <= spare.size:
             self._spare = None
@@ -259,8 +259,7 @@ def _leaving(step_plan: StepPlan, size: int) -> list[tuple[int, int]]:
 def _returning(step_plan: StepPlan, file: Arena) -> list[list[Staged[SavedPlace]]]:
     """Return the storages that come back from a file in a step, transfer by transfer."""
     assert step_plan.timetable is not None
-    assert step_plan.registered is not None
-    offsets, begin = step_plan.host.offsets, step_plan.registered
+    offsets, begin = step_plan.host.offsets, step_plan.host.registered
     return [
         [
             Staged(place, file, offsets[place] - begin, place.size)

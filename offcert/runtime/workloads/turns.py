@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from offcert.runtime.torch_private import tree_map
+from offcert.runtime.torch_private import tree_map_only
 
 _HOST = torch.device("cpu")
 
@@ -77,7 +77,7 @@ def _state(optimiser: torch.optim.Optimizer) -> list[tuple[Any, str, Any]]:
 
 def moved_to(value: Any, device: torch.device) -> Any:
     """Return a value with all tensors inside of it on a device."""
-    return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, value)
+    return tree_map_only(torch.Tensor, lambda leaf: leaf.to(device), value)
 
 
 @contextmanager

@@ -188,14 +188,6 @@ class Batches:
         floats = torch.randn(self.workload.shape, generator=generator)
         return floats.to(self.workload.torch_dtype)
 
-    def shapes(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return a batch without data; call it under `FakeTensorMode`."""
-        dtype = self.workload.torch_dtype if self.tokens is None else torch.int64
-        inputs = torch.empty(self.workload.shape, dtype=dtype)
-        if self.workload.loss != "cross-entropy":
-            return inputs, None
-        return inputs, torch.empty(self.output_shape[:-1], dtype=torch.int64)
-
 
 def input_shape(shape: str | Sequence[int]) -> tuple[int, ...]:
     """Return a shape given as ``"32x3x224x224"`` or as a sequence."""

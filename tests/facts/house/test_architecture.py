@@ -193,8 +193,6 @@ BY_NAME: dict[str, set[str]] = {
     "core/options.py": set(),
     # What the front door names, and no room.
     "core/notebook.py": set(),
-    # PyTorch's, and a user's own module.
-    "runtime/torch_private.py": set(),
 }
 
 

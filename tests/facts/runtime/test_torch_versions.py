@@ -19,6 +19,7 @@ from offcert.runtime.torch_versions import NEWEST, OLDEST, UntriedVersionWarning
 
 ROOT = Path(torch_private.__file__).parents[2]
 HOME = "offcert.runtime.torch_private"
+HOMES = (HOME, "offcert.runtime.compiled.torch_compiler")
 # Where else, and why.
 ELSEWHERE = {
     # A hook is called a thousand times a step: what it asks first must not be another call.
@@ -45,8 +46,8 @@ def named(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             for each in node.names:
-                # What our own file hands on has private names of its own.
-                module = "torch" if node.module == HOME else node.module
+                # What our own files hand on has private names of its own.
+                module = "torch" if node.module in HOMES else node.module
                 torch[each.asname or each.name] = f"{module}.{each.name}"
                 yield f"{module}.{each.name}"
         elif isinstance(node, ast.Import):
@@ -91,7 +92,7 @@ def test_private_names_of_torch_stand_in_one_file() -> None:
         "from torch.utils import _pytree as tree",
         "from torch import fx\nfx._utils",
         "import sys\nsys.modules.get('torch._dynamo.utils')",
-        f"from {HOME} import partitioners\npartitioners._size_of",
+        f"from {HOMES[1]} import partitioners\npartitioners._size_of",
     ],
 )
 def test_ways_to_name_them_are_found(text: str) -> None:
@@ -110,9 +111,10 @@ def exists(name: str) -> bool:
     for part in name.split(".")[1:]:
         path += f".{part}"
         if not hasattr(found, part):
-            # What our own file hands on has no place of its own there.
-            if path == f"torch.{part}" and hasattr(torch_private, part):
-                found = getattr(torch_private, part)
+            # What our own files hand on has no place of its own there.
+            ours = [each for each in map(import_module, HOMES) if hasattr(each, part)]
+            if path == f"torch.{part}" and ours:
+                found = getattr(ours[0], part)
                 continue
             try:
                 import_module(path)

@@ -55,7 +55,8 @@ STEPS = {
 @pytest.fixture(scope="module", params=STEPS)
 def built(request):
     recorder, _ = _run_fake(STEPS[request.param](), hardware("v100-pcie"))
-    return recorder, build(recorder, Clock.MODULES), build(recorder, Clock.OPERATORS)
+    clocks = Clock.MODULES, Clock.OPERATORS
+    return recorder, *(build(recorder, clock, "fake", {}) for clock in clocks)
 
 
 def test_modules_are_a_coarsening_of_operators(built):

@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from offcert.runtime.capture import Clock
+from offcert.runtime.capture import Clock, build
 from offcert.runtime.capture.recorder import Recorder
-from offcert.runtime.capture.run import Nobody, captured
-from offcert.runtime.capture.step import TrainingStep
+from offcert.runtime.capture.run import Nobody
 from offcert.runtime.watch.hooks import Hooks
 
 
@@ -54,8 +53,7 @@ def recorded(model, limit=None, host=None):
         nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()
     hooks.detach()
     recorder.finish()
-    step = TrainingStep(model, lambda model, batch: None)
-    found = captured(step, recorder, Clock.MODULES, "real", 0)
+    found = build(recorder, Clock.MODULES, "real", {})
     return recorder, found, [parameter.grad for parameter in model.parameters()]
 
 

@@ -10,12 +10,12 @@ from offcert.core.errors import InputError, OffcertError
 from offcert.questions.placement.problem import PlacementProblem, Residence, placement_faults
 from offcert.questions.schedule.residences import HOST_ALIGNMENT, least_covering
 from offcert.runtime.device.pinned import FileArena, SplitArena
-from offcert.runtime.plan.host_layout import HostLayout, host_plan, placed
+from offcert.runtime.plan.host_layout import HostLayout, layout_within, placed
 
 
 def spilled_bytes(plan) -> int:
     """Return the bytes that are written to the file in a step."""
-    pairs = zip(plan.layout.keys, plan.layout.problem.residences, strict=True)
+    pairs = zip(plan.keys, plan.problem.residences, strict=True)
     return sum(residence.size for key, residence in pairs if key in plan.spilled)
 
 
@@ -53,29 +53,29 @@ def _least_spilled(rows, limit):
 def test_what_fits_stays_as_it_is():
     layout = _layout([(5, 0, 4), (3, 1, 2)])
     for limit in (None, layout.pool, layout.pool + 1):
-        plan = host_plan(layout, limit, spill=True)
-        assert (plan.layout, plan.registered, plan.spilled) == (layout, layout.pool, frozenset())
+        plan = layout_within(layout, limit, spill=True)
+        assert (plan, plan.registered, plan.spilled) == (layout, layout.pool, frozenset())
         assert (plan.in_file, spilled_bytes(plan)) == (0, 0)
 
 
 def test_what_does_not_fit_is_refused_in_one_sentence():
     layout = _layout([(5 * 2**20, 0, 4), (3 * 2**20, 1, 2)])
     with pytest.raises(InputError) as caught:
-        host_plan(layout, 2**20)
+        layout_within(layout, 2**20)
     assert str(caught.value) == (
         "the plan needs 8.00 MiB of host memory (8388608 bytes), but may have 1.00 MiB (1048576): "
         "allow it more, or let what is too much go into a file"
     )
     with pytest.raises(InputError, match="at least 0 bytes, not -1"):
-        host_plan(layout, -1, spill=True)
+        layout_within(layout, -1, spill=True)
 
 
 def test_a_plan_worked_out_by_hand():
     # All at once: 5 + 4 + 3 = 12. Of 8, the least that can go is 4.
-    plan = host_plan(_layout([(5, 0, 9), (4, 1, 8), (3, 2, 7)]), 8, spill=True)
+    plan = layout_within(_layout([(5, 0, 9), (4, 1, 8), (3, 2, 7)]), 8, spill=True)
     assert plan.spilled == {"key 1"}
     assert (plan.registered, plan.in_file, spilled_bytes(plan)) == (8, 4, 4)
-    assert plan.layout.offsets["key 1"] == 8
+    assert plan.offsets["key 1"] == 8
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -84,11 +84,11 @@ def test_the_rest_fits_nothing_overlaps_and_hardly_more_goes_than_must(seed):
     rows = _random_rows(rng, rng.randint(1, 7))
     layout = _layout(rows)
     limit = rng.randrange(layout.pool)
-    plan = host_plan(layout, limit, spill=True)
+    plan = layout_within(layout, limit, spill=True)
     assert plan.registered <= limit
-    assert placement_faults(plan.layout.problem, plan.layout.placement) == []
+    assert placement_faults(plan.problem, plan.placement) == []
     for key, residence in zip(layout.keys, layout.problem.residences, strict=True):
-        offset = plan.layout.offsets[key]
+        offset = plan.offsets[key]
         inside = offset + residence.size <= plan.registered
         assert inside is (key not in plan.spilled)
         assert inside or offset >= plan.registered
@@ -101,7 +101,7 @@ def test_where_all_are_needed_at_once_the_fewest_bytes_go():
     for _ in range(40):
         rows = [(rng.randint(1, 30), n, 20 - n) for n in range(rng.randint(1, 8))]
         limit = rng.randrange(sum(size for size, _, _ in rows))
-        assert spilled_bytes(host_plan(_layout(rows), limit, spill=True)) == _least_spilled(
+        assert spilled_bytes(layout_within(_layout(rows), limit, spill=True)) == _least_spilled(
             rows, limit
         )
 
@@ -112,7 +112,7 @@ def test_some_of_the_limit_is_for_copies_on_their_way():
     assert layout.pool == 6400
 
     def staged(limit):
-        plan = host_plan(layout, limit, spill=True, staged=True)
+        plan = layout_within(layout, limit, spill=True, staged=True)
         assert plan.registered + plan.staging <= limit
         assert plan.registered + plan.in_file == 6400
         return plan.staging
@@ -127,20 +127,20 @@ def test_some_of_the_limit_is_for_copies_on_their_way():
         0,
     ]
     many = _layout([(64, n, 99 - n) for n in range(40)], HOST_ALIGNMENT)
-    assert host_plan(many, 2500, spill=True, staged=True).staging == 256
-    assert host_plan(layout, 6400, spill=True, staged=True).staging == 0
+    assert layout_within(many, 2500, spill=True, staged=True).staging == 256
+    assert layout_within(layout, 6400, spill=True, staged=True).staging == 0
 
 
 def test_aligned_addresses_and_a_limit_that_is_not():
     rows = [(100, 0, 3), (60, 1, 2), (200, 1, 3)]
-    plan = host_plan(_layout(rows, HOST_ALIGNMENT), 300, spill=True)
+    plan = layout_within(_layout(rows, HOST_ALIGNMENT), 300, spill=True)
     assert plan.registered <= 300
-    assert all(offset % HOST_ALIGNMENT == 0 for offset in plan.layout.offsets.values())
-    assert placement_faults(plan.layout.problem, plan.layout.placement) == []
+    assert all(offset % HOST_ALIGNMENT == 0 for offset in plan.offsets.values())
+    assert placement_faults(plan.problem, plan.placement) == []
 
 
 def test_nothing_may_stay():
-    plan = host_plan(_layout([(5, 0, 3), (0, 1, 2)]), 0, spill=True)
+    plan = layout_within(_layout([(5, 0, 3), (0, 1, 2)]), 0, spill=True)
     assert (plan.registered, spilled_bytes(plan)) == (0, 5)
 
 
