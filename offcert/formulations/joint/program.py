@@ -229,9 +229,6 @@ class JointProgram:
 
         That only values which have left come back says no more: by these rows, a value that has to
         come back in a span had left before it, and one that comes back beyond that may as well not.
-
-        That only what has left comes back says no more: by these rows, what has to come back in a
-        span had left before it, and what comes back beyond that may as well not.
         """
         self._add_left()
         for span, (begin, _) in enumerate(self.grid.spans):

@@ -155,7 +155,7 @@ def contents(network: Network, offload: bool) -> Contents:
         Whether anything may leave the device.
     """
     values = network.values
-    stored = [index if each.base is None else each.base for index, each in enumerate(values)]
+    stored = network.stored
     states = _states(network, stored)
     reads = []
     for number, each in enumerate(network.computations):
@@ -171,7 +171,7 @@ def contents(network: Network, offload: bool) -> Contents:
             last_reader[value] = number
     return Contents(
         tuple(network.writer),
-        tuple(stored),
+        stored,
         tuple(values[base].size for base in stored),
         tuple(offload and values[base].evictable and values[base].size > 0 for base in stored),
         tuple(reads),
@@ -182,7 +182,7 @@ def contents(network: Network, offload: bool) -> Contents:
     )
 
 
-def _states(network: Network, stored: list[int]) -> dict[int, list[int]]:
+def _states(network: Network, stored: Sequence[int]) -> dict[int, list[int]]:
     """Return, for each memory, its states in the order in which the program makes them."""
     states = {base: [base] for base in stored}
     changed = [v for v, base in enumerate(stored) if v != base]
@@ -301,8 +301,6 @@ def beside_outputs(grid: Grid, known: Contents, boundary: int) -> set[int] | Non
     """Return the values a run uses and cannot discard; None if discarding saves it no memory.
 
     Only at the end of the run: before, the values that it makes only take memory.
-
-    Only at its end: what it makes is there before only in that it takes memory.
     """
     running = grid.running(boundary)
     network = grid.network

@@ -148,12 +148,7 @@ class JointModel:
         self.platform = None if timeless else problem.platform
         self.durations = [0 if timeless else each.duration for each in network.computations]
         self.repeatable = [each.repeatable for each in network.computations]
-        self._changers: list[list[int]] = [[] for _ in network.values]
-        for value, writer in zip(network.values, network.writer, strict=True):
-            if value.base is not None:
-                self._changers[value.base].append(writer)
-        for changers in self._changers:
-            changers.sort()
+        self._changers = [network.changers.get(value, []) for value in range(len(network.values))]
         self.contents = list(self._contents())
         self.number = {content: index for index, content in enumerate(self.contents)}
         self.sizes = [network.values[value].size for value, _, _ in self.contents]
@@ -215,7 +210,7 @@ class JointModel:
                 for times in [self._changers[v].count(computation)]
             ]
         )
-        stored = {v if (base := values[v].base) is None else base for v in each.reads}
+        stored = {self.network.stored[v] for v in each.reads}
         self.reads.append([self._read(v, computation) for v in sorted(stored - changed)])
         own = (v for v in each.writes if values[v].base is None)
         self.writes.append(sum(1 << self.number[v, 0, False] for v in own))
