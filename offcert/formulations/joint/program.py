@@ -79,21 +79,12 @@ class _Rows:
 
 @dataclass(frozen=True)
 class Solved:
-    """An optimum of the program.
+    """An optimum of the program."""
 
-    Attributes
-    ----------
-    value : float
-        Ticks.
-    weights : dict
-        By the keys of rows, multipliers in ticks, or as a part of the length of a window.
-    amounts : array of float
-        The columns.
-    """
-
-    value: float
+    value: float  # Ticks.
+    # By the keys of rows, multipliers in ticks, or as a part of the length of a window.
     weights: dict[Key, float]
-    amounts: NDArray[np.float64]
+    amounts: NDArray[np.float64]  # The columns.
 
 
 class JointProgram:

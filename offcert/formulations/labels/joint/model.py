@@ -38,41 +38,23 @@ IDLE = OpenRun()
 
 
 class Label(NamedTuple):
-    """A beginning of an execution, at a moment.
+    """A beginning of an execution, at a moment."""
 
-    Attributes
-    ----------
-    time : int
-        Ticks.
-    stage : int
-        Kind of decisions that are still open at this moment.
-    frontier : int
-        First runs that have begun.
-    device, host : int
-        Contents that are there; those that are being made are on the device.
-    pinned : int
-        Contents that have come back and have not been read since.
-    running : OpenRun
-        The run under way, until `run_end`.
-    leaving, coming : int
-        Contents under way, until `left_at` and `back_at`.
-    latest : OpenRun
-        The run that began last, also if it took no time.
-    """
-
-    time: int
-    stage: int
-    frontier: int
+    time: int  # Ticks.
+    stage: int  # Kind of decisions that are still open at this moment.
+    frontier: int  # First runs that have begun.
+    # Contents that are there; those that are being made are on the device.
     device: int
     host: int
-    pinned: int
-    running: OpenRun
+    pinned: int  # Contents that have come back and have not been read since.
+    running: OpenRun  # The run under way, until `run_end`.
     run_end: int
+    # Contents under way, until `left_at` and `back_at`.
     leaving: int
     left_at: int
     coming: int
     back_at: int
-    latest: OpenRun = IDLE
+    latest: OpenRun = IDLE  # The run that began last, also if it took no time.
 
 
 def bits(mask: int) -> Iterator[int]:
