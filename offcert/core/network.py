@@ -162,6 +162,26 @@ class Network:
         return tuple(map(tuple, rows))
 
     @cached_property
+    def stored(self) -> tuple[int, ...]:
+        """For each value, the one in whose memory it lies: itself, or the one that it changes."""
+        bases = (value.base for value in self.values)
+        return tuple(index if base is None else base for index, base in enumerate(bases))
+
+    @cached_property
+    def changers(self) -> dict[int, list[int]]:
+        """For each value that is changed in place, the computations that do it, increasing.
+
+        One that makes several values of it is there several times.
+        """
+        rows: dict[int, list[int]] = {}
+        for writer, value, stored in sorted(
+            zip(self.writer, range(len(self.values)), self.stored, strict=True)
+        ):
+            if stored != value:
+                rows.setdefault(stored, []).append(writer)
+        return rows
+
+    @cached_property
     def own_memory(self) -> tuple[int, ...]:
         """For each computation, bytes of the values that it reads and writes, and its workspace.
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
+from offcert.core.forms import OBJECT, TEXT, Integer, Member, Record
 from offcert.core.messages import cut
 from offcert.core.units import Units, format_size, format_time
 
@@ -57,6 +58,10 @@ class Bound:
 
     def __repr__(self) -> str:
         return f"<Bound {cut(self.method)} {self.value}, {self.evidence}>"
+
+
+# A bound as documents have it.
+BOUND = Record(Bound, method=TEXT, value=Integer(0), evidence=Member(Evidence), details=OBJECT)
 
 
 # The name of what takes too long where memory is minimised: no operation, and no bytes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from offcert.core.errors import InputError, PlanError
 from offcert.core.execution import Execution
 from offcert.core.network import Network
 from offcert.core.platform import Kind
-from offcert.core.result import Bound, Evidence, SolveStatus, relative_gap
+from offcert.core.result import BOUND, Bound, Evidence, SolveStatus, relative_gap
 from offcert.core.strategy import Strategy
 from offcert.core.trace import Trace, require_integer
 from offcert.questions.schedule.plan import Move, Plan
@@ -180,16 +179,7 @@ def record_to_json(record: Record) -> dict[str, Any]:
         "value": record.value,
         "value_by": record.value_by,
         **improved,
-        "bounds": [
-            {
-                "method": known.bound.method,
-                "value": known.bound.value,
-                "evidence": str(known.bound.evidence),
-                "details": dict(known.bound.details),
-                "by": known.by,
-            }
-            for known in record.bounds
-        ],
+        "bounds": [{**BOUND.write(known.bound), "by": known.by} for known in record.bounds],
         **strategy,
         "plan": plan,
     }
@@ -247,13 +237,7 @@ def _strategy_from_json(fields: Fields, problem: Problem) -> tuple[Strategy | No
 
 
 def _bound_from_json(item: Fields) -> KnownBound:
-    evidence = item.get("evidence", str)
-    if evidence not in tuple(Evidence):
-        names = ", ".join(f'"{level}"' for level in Evidence)
-        raise InputError(f"{item.path('evidence')} must be one of {names}, not {show(evidence)}")
-    details: Mapping[str, Any] = item.get("details", dict)
-    bound = Bound(item.get("method", str), item.integer("value", 0), Evidence(evidence), details)
-    known = KnownBound(bound, item.get("by", str))
+    known = KnownBound(Bound(**BOUND.values(item)), item.get("by", str))
     item.finish()
     return known
 

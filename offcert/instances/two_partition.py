@@ -52,6 +52,12 @@ class Halves:
     # it is that half. For a "no", the proof is that all sums were enumerated.
     closest: int
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer, and what shows it, as a JSON value."""
+        if self.part is None:
+            return {"answer": "no", "closest_sum": self.closest}
+        return {"answer": "yes", "partition": list(self.part)}
+
 
 def halve(values: Sequence[int]) -> Halves:
     """Answer 2-partition exactly, by enumerating all subset sums up to the half."""
@@ -85,17 +91,11 @@ def two_partition(values: Sequence[int], transfers: str = "atomic") -> Problem:
     half or the closest sum that exists.
     """
     chain, platform = _reduce(values)
-    answer = halve(values)
-    solution: dict[str, Any] = {"makespan": platform.memory}
-    if answer.part is None:
-        solution |= {"answer": "no", "closest_sum": answer.closest}
-    else:
-        solution |= {"answer": "yes", "partition": list(answer.part)}
     source = {
         "generator": TwoPartition.kind,
         "values": list(values),
         "transfers": transfers,
-        "solution": solution,
+        "solution": {"makespan": platform.memory} | halve(values).to_json(),
     }
     return Problem(
         f"two-partition-{len(values)}",
@@ -261,18 +261,11 @@ def recompute_partition(values: Sequence[int]) -> Problem:
     """
     answer = halve(values)
     half = sum(values) // 2
-    solution: dict[str, Any] = {
-        "makespan": 3 * half,
-        "optimum": 4 * half - answer.closest,
-    }
-    if answer.part is None:
-        solution |= {"answer": "no", "closest_sum": answer.closest}
-    else:
-        solution |= {"answer": "yes", "partition": list(answer.part)}
+    optimum = {"makespan": 3 * half, "optimum": 4 * half - answer.closest}
     source = {
         "generator": RecomputePartition.kind,
         "values": list(values),
-        "solution": solution,
+        "solution": optimum | answer.to_json(),
     }
     return Problem(
         f"{RecomputePartition.kind}-{len(values)}",

@@ -25,18 +25,16 @@ from offcert.core.errors import InputError
 from offcert.core.forms import (
     FLAG,
     NUMBER,
-    OBJECT,
     TEXT,
     Absent,
     Integer,
-    Member,
     Object,
     Record,
     Table,
 )
 from offcert.core.list_forms import Each
 from offcert.core.messages import cut
-from offcert.core.result import Bound, Bounded, Evidence, SolveStatus
+from offcert.core.result import BOUND, Bounded, SolveStatus
 from offcert.proofs.questions import QUESTIONS, Question
 
 
@@ -136,10 +134,7 @@ def settings_from_json(value: Any, place: str) -> tuple[Settings, Notes]:
     return Settings(**settings), Notes(**notes)
 
 
-BOUND = Object(
-    Record(Bound, method=TEXT, value=Integer(0), evidence=Member(Evidence), details=OBJECT)
-)
-BOUNDS = Each(BOUND)
+BOUNDS = Each(Object(BOUND))
 
 
 def exact_gap(objective: int | None, lower_bound: int) -> str | None:

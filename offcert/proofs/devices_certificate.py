@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.core.documents import Fields, naming, parse_rational, rational_text, show
 from offcert.core.errors import InputError
-from offcert.core.forms import Form, Integer, Member, OrNull, formed, member
+from offcert.core.forms import Form, Integer, Member, Object, OrNull, formed, member
 from offcert.core.later import Later
-from offcert.core.result import Bound, Bounded, SolveStatus
+from offcert.core.result import BOUND, Bound, Bounded, SolveStatus
 from offcert.core.units import format_time
-from offcert.proofs.any_certificate import BOUND, BOUNDS, AnyCertificate
+from offcert.proofs.any_certificate import BOUNDS, AnyCertificate
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.proof import Claimable, Proof, Provable
 from offcert.proofs.questions import DEVICES
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DEVICE, RESOURCE, MODEL = "devices-alone", "devices-resource", "devices-cpsat"
 
 
-_ALONE = OrNull(BOUND, dict)
+_ALONE = OrNull(Object(BOUND), dict)
 
 
 class Resource(StrEnum):

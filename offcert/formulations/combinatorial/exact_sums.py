@@ -36,7 +36,7 @@ from offcert.core.platform import Kind, Link
 from offcert.core.result import Bound
 from offcert.core.trace import LARGEST_TOTAL
 from offcert.formulations.combinatorial.large_tensors import required_of_large
-from offcert.formulations.combinatorial.relaxations import heads_and_tails
+from offcert.formulations.combinatorial.relaxations import heads_and_tails, subset_sums
 from offcert.proofs.kinds.computed import ExactSums
 from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Problem
@@ -206,7 +206,7 @@ def _swappable(sizes: Collection[int], least: int) -> Iterator[int]:
 
 def _with_two(small: Sequence[int], large: Sequence[int]) -> int:
     """Return the sums, as bits, that have two small ones at least."""
-    none = _table(large)
+    none = subset_sums(large)
     one = two = 0
     for size in small:
         two |= (two | one) << size
@@ -216,8 +216,8 @@ def _with_two(small: Sequence[int], large: Sequence[int]) -> int:
 
 def _parting(units: dict[int, int], rest: Fraction, moving: Collection[int]) -> _Parting:
     total = sum(units.values())
-    near = _table(size for gap, size in units.items() if gap in moving)
-    others = _table(size for gap, size in units.items() if gap not in moving)
+    near = subset_sums(size for gap, size in units.items() if gap in moving)
+    others = subset_sums(size for gap, size in units.items() if gap not in moving)
     mirrored = int(format(others, f"0{total + 1}b")[::-1], 2)
     return _Parting(rest, near, mirrored)
 
@@ -228,16 +228,9 @@ def _near(part: _Parting, amount: int, total: int) -> int:
     return (possible & -possible).bit_length() - 1
 
 
-def _table(sizes: Iterable[int]) -> int:
-    sums = 1
-    for size in sizes:
-        sums |= sums << size
-    return sums
-
-
 def _sums(sizes: Iterable[int], least: int) -> Iterator[int]:
     """Yield the sums of subsets, increasing, from one on."""
-    sums = _table(sizes) >> least
+    sums = subset_sums(sizes) >> least
     while sums:
         low = sums & -sums
         yield least + low.bit_length() - 1

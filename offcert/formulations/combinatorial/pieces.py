@@ -26,21 +26,12 @@ METHOD = "fractional-pieces"
 
 @dataclass(frozen=True)
 class StepPiece:
-    """Consecutive operations of a step that has gaps among them.
+    """Consecutive operations of a step that has gaps among them."""
 
-    Attributes
-    ----------
-    first : int
-        The first operation.
-    problem : Problem
-        These operations alone. What is there all the while takes its bytes off the memory limit.
-    gaps : tuple of int
-        For each gap of this problem, the same gap of the step.
-    """
-
-    first: int
+    first: int  # The first operation.
+    # These operations alone. What is there all the while takes its bytes off the memory limit.
     problem: Problem
-    gaps: tuple[int, ...]
+    gaps: tuple[int, ...]  # For each gap of this problem, the same gap of the step.
 
 
 def pieces_of(problem: Problem) -> list[StepPiece]:

@@ -99,17 +99,10 @@ _FEW = 40
 
 @dataclass(frozen=True)
 class HeadsAndTails:
-    """Times that no schedule can beat, one entry an operation, in ticks.
+    """Times that no schedule can beat, one entry an operation, in ticks."""
 
-    Attributes
-    ----------
-    heads : tuple of Fraction
-        Earliest start of each operation.
-    tails : tuple of Fraction
-        Least time from the start of each operation to the end of the step.
-    """
-
-    heads: tuple[Fraction, ...]
+    heads: tuple[Fraction, ...]  # Earliest start of each operation.
+    # Least time from the start of each operation to the end of the step.
     tails: tuple[Fraction, ...]
 
     @property

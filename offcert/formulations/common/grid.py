@@ -125,19 +125,6 @@ def spanning(gaps: Iterable[tuple[int, int]], operations: int) -> tuple[tuple[in
     return tuple(map(tuple, over))
 
 
-def idle_demand(trace: Trace) -> list[int]:
-    """Return the bytes held just before each operation starts if nothing is ever evicted."""
-    change = [0] * (len(trace) + 1)
-    for tensor in trace.tensors:
-        change[tensor.uses[0] + 1] += tensor.size
-        change[tensor.uses[-1] + 1] -= tensor.size
-    held, live = [], 0
-    for delta in change[:-1]:
-        live += delta
-        held.append(live)
-    return held
-
-
 def distances(durations: Sequence[int], grid: int) -> tuple[tuple[int, int, int], ...]:
     """Return distances in cells over 2, 4, 8, … operations, where rounding makes them too short.
 

@@ -24,7 +24,6 @@ from offcert.formulations.common.grid import (
     GridData,
     UsefulGap,
     distances,
-    idle_demand,
     spanning,
     start_windows,
     transfer_times,
@@ -296,7 +295,7 @@ def idle_required(problem: Problem) -> tuple[int, ...]:
     """Return the bytes that must be absent in the idle time before each operation."""
     trace = problem.trace
     amounts = []
-    for o, held in enumerate(idle_demand(trace)):
+    for o, held in enumerate(trace.live_before):
         sizes = sorted(
             trace.gap_size(number)
             for number, gap in enumerate(trace.gaps)

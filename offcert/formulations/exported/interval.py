@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offcert.core.platform import Kind
-from offcert.formulations.common.grid import idle_demand
 from offcert.formulations.exported.cells import Cells, require_exportable
 from offcert.questions.schedule.problem import Problem
 
@@ -29,10 +28,6 @@ class Instance:
         require_exportable(problem)
         trace, length = problem.trace, cells.length
         moved = sorted({gap.tensor for gap in trace.gaps})
-        spanning = [
-            [number for number, gap in enumerate(trace.gaps) if gap.before < o < gap.after]
-            for o in range(len(trace))
-        ]
         idle = [
             [number for number, gap in enumerate(trace.gaps) if gap.before < o <= gap.after]
             for o in range(len(trace))
@@ -60,11 +55,11 @@ class Instance:
                 "duration": durations,
                 "held": [
                     total - sum(map(size, gaps))
-                    for total, gaps in zip(trace.demand, spanning, strict=True)
+                    for total, gaps in zip(trace.demand, trace.gaps_over, strict=True)
                 ],
                 "held_idle": [
                     total - sum(map(size, gaps))
-                    for total, gaps in zip(idle_demand(trace), idle, strict=True)
+                    for total, gaps in zip(trace.live_before, idle, strict=True)
                 ],
                 "number": moved,
                 "size": [trace.tensors[v].size for v in moved],

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from offcert.core.network import Network
 from offcert.core.result import Bound
@@ -89,69 +90,146 @@ def joint_bounds(
     tell : callable, optional
         Called with what share of each computation runs again after the first cut.
     """
-    network = problem.computed
-    assert network is not None
-    deadline = time.monotonic() + seconds
-    known = contents(network, problem.offload)
-    # Whole values cannot be told from parts where transfers may pause.
-    whole = not problem.offload or problem.transfers is Transfers.ATOMIC
-    repeats = len(network) > _LARGE and _repeats(network, known)
-    most, took = network.compute_time, 0.0
-    finest = None
-    for number, grid in enumerate(_grids(network, known, problem.platform.memory)):
-        if number == _COARSE and len(network) > _LARGE:
-            seconds = _DECIDING * (deadline - time.monotonic())
-            decided = between(problem, known, whole, seconds, target)
-            if decided is not None and decided.value > most:
-                most = decided.value
-                yield decided
-        began = time.monotonic()
-        # Each program takes several times as long as the one before.
-        if began + took * _GROWTH > deadline:
-            return
-        solved = _solved(problem, known, grid, whole, deadline - began)
-        if solved is None:
-            return
-        if finest is None and tell is not None:
-            tell(_shares(*solved))
-        found = proof_of(solved[0], rounded(*solved), whole)
-        took, finest = time.monotonic() - began, grid
-        if found.value > most:
+    cuts = JointCuts(problem, target)
+    most = cuts.network.compute_time
+    for found in cuts.tried(time.monotonic() + seconds, tell):
+        if found is not None and found.value > most:
             most = found.value
             yield found
-        if number == _COUNTED and repeats:
-            seconds = _COUNTING * (deadline - time.monotonic())
-            numbers = counted(problem, known, grid, whole, seconds, target)
-            if numbers is not None and numbers.value > most:
-                most = numbers.value
-                yield numbers
-    if finest is None or len(network) > _SMALL or (target is not None and most >= target):
-        return
-    decided = cases(problem, known, finest, whole, deadline - time.monotonic(), target)
-    if decided is not None and decided.value > most:
-        yield decided
+        if target is not None and most >= target:
+            return
+
+
+class JointCuts:
+    """The bounds of one problem with a network, by cuts of that.
+
+    More ticks than the `target` are of no use. If `whole`, room is rounded down to what whole
+    values take, as it is by default where transfers cannot pause. Every bound is None if the solver
+    does not end in time.
+    """
+
+    def __init__(
+        self, problem: Problem, target: int | None = None, whole: bool | None = None
+    ) -> None:
+        assert problem.computed is not None
+        self.problem, self.network, self.target = problem, problem.computed, target
+        self.known = contents(self.network, problem.offload)
+        # Whole values cannot be told from parts where transfers may pause.
+        can_tell = not problem.offload or problem.transfers is Transfers.ATOMIC
+        self.whole = can_tell if whole is None else whole
+
+    def tried(
+        self, deadline: float, tell: Callable[[dict[int, float]], object] | None
+    ) -> Iterator[Bound | None]:
+        """Yield the bounds of grids that are worth it, and of cases; see `joint_bounds`."""
+        network, memory = self.network, self.problem.platform.memory
+        large = len(network) > _LARGE
+        repeats = large and _repeats(network, self.known)
+        took, finest = 0.0, None
+        for number, grid in enumerate(_grids(network, self.known, memory)):
+            if number == _COARSE and large:
+                yield self.between(_DECIDING * (deadline - time.monotonic()))
+            began = time.monotonic()
+            # Each program takes several times as long as the one before.
+            if began + took * _GROWTH > deadline:
+                return
+            solved = self._solved(grid, deadline - began)
+            if solved is None:
+                return
+            if finest is None and tell is not None:
+                tell(_shares(*solved))
+            found = self._proof(solved[0], rounded(*solved))
+            took, finest = time.monotonic() - began, grid
+            yield found
+            if number == _COUNTED and repeats:
+                yield self.counted(grid, _COUNTING * (deadline - time.monotonic()))
+        if finest is not None and len(network) <= _SMALL:
+            yield self.cases(finest, deadline - time.monotonic())
+
+    def cut(self, grid: Grid, seconds: float) -> Bound | None:
+        """Return the bound that a grid gives."""
+        found = self._solved(grid, seconds)
+        return None if found is None else self._proof(found[0], rounded(*found))
+
+    def cases(self, grid: Grid, seconds: float) -> Bound | None:
+        """Return the bound of a grid if runs again are decided one by one."""
+        deadline = time.monotonic() + seconds
+        found = self._solved(grid, seconds)
+        return None if found is None else self._grown(*found, deadline)
+
+    def between(self, seconds: float) -> Bound | None:
+        """Return the bound of cases about what runs again between the runs that take most memory.
+
+        Next to nothing outlasts these. So a large value that is needed between two of them comes
+        back as a whole in that time, or is made again as a whole: in the linear program half of it
+        does one, half the other. None if there are no such runs and values, too.
+        """
+        deadline = time.monotonic() + seconds
+        network, known, memory = self.network, self.known, self.problem.platform.memory
+        marks = _marks(network, known, memory)
+        pairs = [] if marks is None else list(pairwise(sorted(marks.greedy[:_BETWEEN])))
+        if marks is None or not pairs:
+            return None
+        windows = {moment for begin, end in pairs for moment in (2 * begin + 1, 2 * end)}
+        grid = grid_of(network, windows | {marks.first, 2 * marks.worst}, 2 * marks.worst)
+        room = rooms(known, grid, memory, self.whole)
+        if not any(_has_to_come(known, grid, room, *pair) for pair in pairs):
+            return None
+        # Spans from the worst moment or to the end: with the others the optimum is the same on
+        # ResNet-50, and the program takes three times as long. Measured; no record.
+        worst = grid.moments.index(2 * marks.worst) + 1
+        joined = tuple(each for each in grid.joined if worst in each or grid.windows in each)
+        tiny = frozenset(v for v, size in enumerate(known.size) if size < _TINY * memory)
+        program = JointProgram(self.problem, known, replace(grid, joined=joined), room, tiny)
+        solved = program.solve(seconds, "highs-ds")
+        return None if solved is None else self._grown(program, solved, deadline, by_size=True)
+
+    def counted(self, grid: Grid, seconds: float) -> Bound | None:
+        """Return the bound of cases about how many of equal computations run again in the end.
+
+        That is after the last cut. Equal layers share equally in the linear program, and deciding
+        one by itself leaves the others to make up for it; but how many of them do something is a
+        whole number.
+        """
+        deadline = time.monotonic() + seconds
+        found = self._solved(grid, seconds)
+        if found is None:
+            return None
+        window = grid.windows - 1
+        columns = found[0].again[window]
+        runs = [
+            Runs(window, row, tuple(columns[number] for number in row))
+            for row in _equal(self.network, self.known, sorted(columns))
+        ]
+        return self._grown(*found, deadline, runs=runs)
+
+    def _solved(self, grid: Grid, seconds: float) -> tuple[JointProgram, Solved] | None:
+        room = rooms(self.known, grid, self.problem.platform.memory, self.whole)
+        program = JointProgram(self.problem, self.known, grid, room)
+        solved = program.solve(seconds)
+        return None if solved is None else (program, solved)
+
+    def _grown(
+        self, program: JointProgram, solved: Solved, deadline: float, **choices: Any
+    ) -> Bound:
+        """Return the bound of a tree of cases; choices are those of `grow`."""
+        left = deadline - time.monotonic()
+        return self._proof(program, grow(program, solved, left, self.target, **choices))
+
+    def _proof(self, program: JointProgram, bound: JointBound) -> Bound:
+        grid, cases = program.grid, write(bound.cases)
+        proof = JointProof(moments=grid.moments, spans=grid.joined, whole=self.whole, proof=cases)
+        return proved(METHOD, bound.value, proof)
 
 
 @dataclass(frozen=True)
 class _Marks:
-    """The runs at which a network is cut.
+    """The runs at which a network is cut."""
 
-    Attributes
-    ----------
-    worst : int
-        The run during which most bytes have to be absent.
-    first : int
-        The moment from which on there is something that may leave.
-    crowded : list of int
-        The runs during which some bytes have to be absent.
-    greedy : list of int
-        Runs worth a cut that take most memory themselves, by how much.
-    """
-
-    worst: int
-    first: int
-    crowded: list[int]
-    greedy: list[int]
+    worst: int  # The run during which most bytes have to be absent.
+    first: int  # The moment from which on there is something that may leave.
+    crowded: list[int]  # The runs during which some bytes have to be absent.
+    greedy: list[int]  # Runs worth a cut that take most memory themselves, by how much.
 
 
 def _marks(network: Network, known: Contents, memory: int) -> _Marks | None:
@@ -192,125 +270,6 @@ def _grids(network: Network, known: Contents, memory: int) -> Iterator[Grid]:
         yield grid_of(network, range(2 * len(network) - 1))
 
 
-def cut(
-    problem: Problem,
-    known: Contents,
-    grid: Grid,
-    whole: bool,
-    seconds: float,
-) -> Bound | None:
-    """Return the bound that a grid gives, or None if the solver does not end in time.
-
-    Parameters
-    ----------
-    problem : Problem
-        A problem with a network.
-    known : Contents
-        Of that network.
-    grid : Grid
-        Where to cut.
-    whole : bool
-        Whether room is rounded down to what whole values take.
-    seconds : float
-        Time limit.
-    """
-    found = _solved(problem, known, grid, whole, seconds)
-    return None if found is None else proof_of(found[0], rounded(*found), whole)
-
-
-def cases(
-    problem: Problem,
-    known: Contents,
-    grid: Grid,
-    whole: bool,
-    seconds: float,
-    target: int | None = None,
-) -> Bound | None:
-    """Return the bound of a grid if runs again are decided one by one.
-
-    Parameters are those of `cut`.
-
-    Parameters
-    ----------
-    target : int, optional
-        More ticks than this are of no use.
-    """
-    deadline = time.monotonic() + seconds
-    found = _solved(problem, known, grid, whole, seconds)
-    if found is None:
-        return None
-    return proof_of(found[0], grow(*found, deadline - time.monotonic(), target), whole)
-
-
-def between(
-    problem: Problem,
-    known: Contents,
-    whole: bool,
-    seconds: float,
-    target: int | None = None,
-) -> Bound | None:
-    """Return the bound of cases about what runs again between the runs that take most memory.
-
-    Next to nothing outlasts these. So a large value that is needed between two of them comes back
-    as a whole in that time, or is made again as a whole: in the linear program half of it does one,
-    half the other. Parameters are those of `cases`; None if there are no such runs and values, or
-    there is no time.
-    """
-    deadline = time.monotonic() + seconds
-    network, memory = problem.computed, problem.platform.memory
-    assert network is not None
-    marks = _marks(network, known, memory)
-    pairs = [] if marks is None else list(pairwise(sorted(marks.greedy[:_BETWEEN])))
-    if marks is None or not pairs:
-        return None
-    windows = {moment for begin, end in pairs for moment in (2 * begin + 1, 2 * end)}
-    grid = grid_of(network, windows | {marks.first, 2 * marks.worst}, 2 * marks.worst)
-    room = rooms(known, grid, memory, whole)
-    if not any(_has_to_come(known, grid, room, *pair) for pair in pairs):
-        return None
-    # Spans from the worst moment or to the end: with the others the optimum is the same on
-    # ResNet-50, and the program takes three times as long. Measured; no record.
-    worst = grid.moments.index(2 * marks.worst) + 1
-    grid = replace(
-        grid, joined=tuple(each for each in grid.joined if worst in each or grid.windows in each)
-    )
-    tiny = frozenset(v for v, size in enumerate(known.size) if size < _TINY * memory)
-    program = JointProgram(problem, known, grid, room, tiny)
-    solved = program.solve(seconds, "highs-ds")
-    if solved is None:
-        return None
-    left = deadline - time.monotonic()
-    return proof_of(program, grow(program, solved, left, target, by_size=True), whole)
-
-
-def counted(
-    problem: Problem,
-    known: Contents,
-    grid: Grid,
-    whole: bool,
-    seconds: float,
-    target: int | None = None,
-) -> Bound | None:
-    """Return the bound of cases about how many of equal computations run again after the last cut.
-
-    Equal layers share equally in the linear program, and deciding one by itself leaves the others
-    to make up for it; but how many of them do something is a whole number. Parameters are those of
-    `cases`.
-    """
-    deadline = time.monotonic() + seconds
-    found = _solved(problem, known, grid, whole, seconds)
-    if found is None:
-        return None
-    window = grid.windows - 1
-    columns = found[0].again[window]
-    runs = [
-        Runs(window, row, tuple(columns[number] for number in row))
-        for row in _equal(grid.network, known, sorted(columns))
-    ]
-    left = deadline - time.monotonic()
-    return proof_of(found[0], grow(*found, left, target, runs=runs), whole)
-
-
 def _repeats(network: Network, known: Contents) -> bool:
     """Return whether so many computations that may run again are equal that they are counted."""
     again = (n for n, each in enumerate(network.computations) if each.repeatable)
@@ -333,25 +292,7 @@ def _has_to_come(known: Contents, grid: Grid, room: Sequence[Room], begin: int, 
     return any(not too_large.isdisjoint(known.reads[c]) for c in range(begin + 1, end + 1))
 
 
-def _solved(
-    problem: Problem, known: Contents, grid: Grid, whole: bool, seconds: float
-) -> tuple[JointProgram, Solved] | None:
-    room = rooms(known, grid, problem.platform.memory, whole)
-    program = JointProgram(problem, known, grid, room)
-    solved = program.solve(seconds)
-    return None if solved is None else (program, solved)
-
-
 def _shares(program: JointProgram, solved: Solved) -> dict[int, float]:
     """Return the share of each computation that runs again in the last window."""
     last = program.again[program.grid.windows - 1]
     return {number: float(solved.amounts[column]) for number, column in last.items()}
-
-
-def proof_of(program: JointProgram, bound: JointBound, whole: bool) -> Bound:
-    """Return a bound with its proof."""
-    grid = program.grid
-    proof = JointProof(
-        moments=grid.moments, spans=grid.joined, whole=whole, proof=write(bound.cases)
-    )
-    return proved(METHOD, bound.value, proof)

@@ -79,21 +79,12 @@ class _Rows:
 
 @dataclass(frozen=True)
 class Solved:
-    """An optimum of the program.
+    """An optimum of the program."""
 
-    Attributes
-    ----------
-    value : float
-        Ticks.
-    weights : dict
-        By the keys of rows, multipliers in ticks, or as a part of the length of a window.
-    amounts : array of float
-        The columns.
-    """
-
-    value: float
+    value: float  # Ticks.
+    # By the keys of rows, multipliers in ticks, or as a part of the length of a window.
     weights: dict[Key, float]
-    amounts: NDArray[np.float64]
+    amounts: NDArray[np.float64]  # The columns.
 
 
 class JointProgram:
@@ -229,9 +220,6 @@ class JointProgram:
 
         That only values which have left come back says no more: by these rows, a value that has to
         come back in a span had left before it, and one that comes back beyond that may as well not.
-
-        That only what has left comes back says no more: by these rows, what has to come back in a
-        span had left before it, and what comes back beyond that may as well not.
         """
         self._add_left()
         for span, (begin, _) in enumerate(self.grid.spans):

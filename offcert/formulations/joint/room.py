@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from offcert.core.network import Network
+from offcert.formulations.combinatorial.relaxations import subset_sums
 
 # Windows of the longest span of which all are there; longer spans end with the execution.
 # Arbitrary.
@@ -24,19 +25,11 @@ class Grid:
 
     Boundary 0 is the beginning; then come the moments; the last boundary is the end. Moment ``2o``
     is the start of the first run of computation o, ``2o + 1`` its end.
-
-    Attributes
-    ----------
-    network : Network
-        The network that is executed.
-    moments : tuple of int
-        Increasing, before the last computation's end.
-    joined : tuple of (int, int)
-        Spans of at least two windows, each by its first and last boundary.
     """
 
-    network: Network
-    moments: tuple[int, ...]
+    network: Network  # The network that is executed.
+    moments: tuple[int, ...]  # Increasing, before the last computation's end.
+    # Spans of at least two windows, each by its first and last boundary.
     joined: tuple[tuple[int, int], ...]
 
     @cached_property
@@ -104,37 +97,21 @@ def grid_of(network: Network, moments: Iterable[int], worst: int | None = None) 
 
 @dataclass(frozen=True)
 class Contents:
-    """Each value of a network as something that is made, read, moved and kept by itself.
+    """Each value of a network as something that is made, read, moved and kept by itself."""
 
-    Attributes
-    ----------
-    maker : tuple of int
-        For each value, the computation that makes it; -1 if it is there at the start.
-    stored : tuple of int
-        For each value, the one in whose memory it lies.
-    size : tuple of int
-        For each value, bytes of that memory.
-    movable : tuple of bool
-        For each value, whether that memory may be copied to the host.
-    reads, makes : tuple of tuple of int
-        For each computation, what it has to find, and what there is after it.
-    repeatable : tuple of bool
-        For each value, whether its maker may run again.
-    last_reader : tuple of int
-        For each value, the last computation that reads it; -1 if none does.
-    latest : tuple of int
-        For each value, the last computation before whose first run it can be of any use; -1 if it
-        is of none.
-    """
-
+    # For each value, the computation that makes it; -1 if it is there at the start.
     maker: tuple[int, ...]
-    stored: tuple[int, ...]
-    size: tuple[int, ...]
-    movable: tuple[bool, ...]
+    stored: tuple[int, ...]  # For each value, the one in whose memory it lies.
+    size: tuple[int, ...]  # For each value, bytes of that memory.
+    movable: tuple[bool, ...]  # For each value, whether that memory may be copied to the host.
+    # For each computation, what it has to find, and what there is after it.
     reads: tuple[tuple[int, ...], ...]
     makes: tuple[tuple[int, ...], ...]
-    repeatable: tuple[bool, ...]
+    repeatable: tuple[bool, ...]  # For each value, whether its maker may run again.
+    # For each value, the last computation that reads it; -1 if none does.
     last_reader: tuple[int, ...]
+    # For each value, the last computation before whose first run it can be of any use; -1 if it is
+    # of none.
     latest: tuple[int, ...]
 
     def up_to(self, value: int) -> list[int]:
@@ -155,7 +132,7 @@ def contents(network: Network, offload: bool) -> Contents:
         Whether anything may leave the device.
     """
     values = network.values
-    stored = [index if each.base is None else each.base for index, each in enumerate(values)]
+    stored = network.stored
     states = _states(network, stored)
     reads = []
     for number, each in enumerate(network.computations):
@@ -171,7 +148,7 @@ def contents(network: Network, offload: bool) -> Contents:
             last_reader[value] = number
     return Contents(
         tuple(network.writer),
-        tuple(stored),
+        stored,
         tuple(values[base].size for base in stored),
         tuple(offload and values[base].evictable and values[base].size > 0 for base in stored),
         tuple(reads),
@@ -182,7 +159,7 @@ def contents(network: Network, offload: bool) -> Contents:
     )
 
 
-def _states(network: Network, stored: list[int]) -> dict[int, list[int]]:
+def _states(network: Network, stored: Sequence[int]) -> dict[int, list[int]]:
     """Return, for each memory, its states in the order in which the program makes them."""
     states = {base: [base] for base in stored}
     changed = [v for v, base in enumerate(stored) if v != base]
@@ -246,21 +223,12 @@ def demands(network: Network, known: Contents) -> list[int]:
 
 @dataclass(frozen=True)
 class Room:
-    """The room that the first run at a moment leaves to all values that it does not use.
+    """The room that the first run at a moment leaves to all values that it does not use."""
 
-    Attributes
-    ----------
-    most : int
-        Bytes.
-    too_large : frozenset of int
-        Values that cannot be there, as wholes.
-    kept : int or None
-        At the end of a run that takes less if it discards what it makes: bytes for that, and for
-        everything that it does not use.
-    """
-
-    most: int
-    too_large: frozenset[int] = frozenset()
+    most: int  # Bytes.
+    too_large: frozenset[int] = frozenset()  # Values that cannot be there, as wholes.
+    # At the end of a run that takes less if it discards what it makes: bytes for that, and for
+    # everything that it does not use.
     kept: int | None = None
 
 
@@ -301,8 +269,6 @@ def beside_outputs(grid: Grid, known: Contents, boundary: int) -> set[int] | Non
     """Return the values a run uses and cannot discard; None if discarding saves it no memory.
 
     Only at the end of the run: before, the values that it makes only take memory.
-
-    Only at its end: what it makes is there before only in that it takes memory.
     """
     running = grid.running(boundary)
     network = grid.network
@@ -340,8 +306,5 @@ def _largest_sum(sizes: Sequence[int], most: int) -> int:
     count = most // unit
     if count > MOST_UNITS:
         return most
-    reachable = 1
-    for size in sizes:
-        reachable |= reachable << (size // unit)
-        reachable &= (2 << count) - 1
+    reachable = subset_sums((size // unit for size in sizes), count)
     return unit * (reachable.bit_length() - 1)

@@ -26,21 +26,12 @@ _MARGIN = 1e-5
 
 @dataclass(frozen=True)
 class StagesClaim:
-    """The solver's claim about the least time.
+    """The solver's claim about the least time."""
 
-    Attributes
-    ----------
-    value : int or None
-        Ticks that every execution takes, less a margin and rounded up; None if it says nothing.
-    details : dict
-        For the certificate: solver, version, sizes.
-    error : str or None
-        The failure in a sentence; None if there was none.
-    """
-
+    # Ticks that every execution takes, less a margin and rounded up; None if it says nothing.
     value: int | None
-    details: dict[str, Any]
-    error: str | None
+    details: dict[str, Any]  # For the certificate: solver, version, sizes.
+    error: str | None  # The failure in a sentence; None if there was none.
 
 
 def solve(problem: Problem, time_limit: float) -> StagesClaim:

@@ -34,18 +34,10 @@ _LINKS = ("link", "out", "in")
 
 @dataclass(frozen=True)
 class JointBound:
-    """A bound and what proves it.
+    """A bound and what proves it."""
 
-    Attributes
-    ----------
-    value : int
-        Ticks.
-    cases : JointCases
-        For the document of a proof.
-    """
-
-    value: int
-    cases: JointCases
+    value: int  # Ticks.
+    cases: JointCases  # For the document of a proof.
 
 
 def rounded(program: JointProgram, solved: Solved) -> JointBound:
@@ -92,21 +84,11 @@ def whole_weights(program: JointProgram, solved: Solved, over: int) -> dict[Key,
 
 @dataclass(frozen=True)
 class Weighed:
-    """The makespan weighed by multipliers: a constant, and a price for every column.
+    """The makespan weighed by multipliers: a constant, and a price for every column."""
 
-    Attributes
-    ----------
-    constant : int
-        In ticks times `over`, as the prices.
-    prices : list of int
-        By column.
-    over : int
-        The unit.
-    """
-
-    constant: int
-    prices: list[int]
-    over: int
+    constant: int  # In ticks times `over`, as the prices.
+    prices: list[int]  # By column.
+    over: int  # The unit.
 
     @cached_property
     def cheapest(self) -> int:

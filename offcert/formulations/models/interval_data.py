@@ -15,7 +15,6 @@ from offcert.formulations.common.grid import (
     GridData,
     UsefulGap,
     distances,
-    idle_demand,
     spanning,
     start_windows,
     useful_gaps,
@@ -151,7 +150,6 @@ def _rooms(
 ) -> tuple[tuple[int | None, ...], tuple[int | None, ...], int]:
     """Return the room for evictable tensors during and before operations, and the capacity."""
     trace, memory = problem.trace, problem.platform.memory
-    idle = idle_demand(trace)
     room: list[int | None] = []
     idle_room: list[int | None] = []
     capacity = 0
@@ -159,7 +157,7 @@ def _rooms(
         across = [gap for gap in gaps if gap.before < o <= gap.after]
         for demand, present, rooms in (
             (trace.demand[o], [gaps[index] for index in over[o]], room),
-            (idle[o], across, idle_room),
+            (trace.live_before[o], across, idle_room),
         ):
             if demand > memory:
                 # Sizes may have been rounded up, so the room for them is counted in the same units.

@@ -24,7 +24,6 @@ from scipy.sparse.csgraph import maximum_flow
 from offcert.core.network import Network
 from offcert.core.platform import Kind, Link
 from offcert.core.result import Bound
-from offcert.formulations.rematerialisation.states import bytes_at_start
 from offcert.proofs.kinds.computed import Computed, LeastMemoryCut
 from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
@@ -37,12 +36,7 @@ _TURNS = 12
 
 def single_run_bound(problem: Problem) -> Bound:
     """Return the bytes of the run, or the start, that needs most: `least-memory-run`."""
-    network = problem.computed
-    if network is None or problem.recompute is Recompute.NONE:
-        least = problem.trace.least_memory
-    else:
-        least = max(bytes_at_start(network), *network.own_memory)
-    return proved("least-memory-run", least, Computed())
+    return proved("least-memory-run", problem.least_memory, Computed())
 
 
 def kept_bound(
@@ -197,14 +191,11 @@ class StayingFacts:
         last_readers: list[set[int]] = [set() for _ in values]
         self.touched: list[set[int]] = []
         for index, each in enumerate(network.computations):
-            read = {
-                value if values[value].base is None else values[value].base for value in each.reads
-            }
+            read = {network.stored[value] for value in each.reads}
             for value in read:
-                assert value is not None
                 last_readers[value].add(index)
-            own = {value for value in each.writes if values[value].base is None}
-            self.touched.append({value for value in read if value is not None} | own)
+            own = {value for value in each.writes if network.stored[value] == value}
+            self.touched.append(read | own)
         self.readers = [sorted(found) for found in last_readers]
         self.staying = [
             value
@@ -311,15 +302,12 @@ class CutFinder:
             self.spare = problem.deadline - network.compute_time
         values, count = network.values, len(network)
         self.again = [index < turn and last_again[index] > turn for index in range(count)]
-        self._beneath = [
-            number if value.base is None else value.base for number, value in enumerate(values)
-        ]
-        self._present = {self._beneath[value] for value in network.computations[turn].reads}
+        self._present = {network.stored[value] for value in network.computations[turn].reads}
         self._wanted = {
-            self._beneath[value]
+            network.stored[value]
             for each in network.computations[turn + 1 :]
             for value in each.reads
-            if network.writer[self._beneath[value]] < turn
+            if network.writer[network.stored[value]] < turn
         }
         rate = [problem.platform.rate(kind) for kind in Kind]
         self._link = [sum(Fraction(value.size) / each for each in rate) for value in values]
@@ -381,7 +369,7 @@ class CutFinder:
                 continue
             price = prices.computing_price * network.computations[index].duration
             arcs.append((2 + index, _SINK, price))
-            for value in {self._beneath[value] for value in network.computations[index].reads}:
+            for value in {network.stored[value] for value in network.computations[index].reads}:
                 arcs.append((2 + index, 2 + count + value, None))
         for value, each in enumerate(network.values):
             writer = network.writer[value]

@@ -17,7 +17,6 @@ from offcert.core.result import SolveStatus
 from offcert.formulations.common.linear_model import LinearAnswer, LinearModel
 from offcert.formulations.common.linear_solvers import require_solver, run_model
 from offcert.formulations.common.outcome import SolverClaim, SolverOutcome, SolverRun
-from offcert.formulations.rematerialisation.states import bytes_at_start
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 
@@ -64,8 +63,7 @@ class RematerialisationRun(SolverRun):
         self.network = required_network(problem)
         self.least_bytes = problem.minimise is Minimise.MEMORY
         self.best: Execution | None = None
-        own = max(max(self.network.own_memory), bytes_at_start(self.network))
-        natural = own if self.least_bytes else self.network.compute_time
+        natural = problem.least_memory if self.least_bytes else self.network.compute_time
         self.lower_bound = max(lower_bound, natural)
         self.claimed: int | None = None
         self.within: int | None = None
@@ -75,7 +73,7 @@ class RematerialisationRun(SolverRun):
             most = problem.deadline
             self.feasible = most is None or self.network.compute_time <= most
         else:
-            self.feasible = own <= problem.platform.memory
+            self.feasible = problem.least_memory <= problem.platform.memory
         if hint is not None:
             self.take(hint)
 

@@ -92,12 +92,6 @@ class Groups:
     def __init__(self, network: Network) -> None:
         self.network = network
         self.leader = list(range(len(network)))
-        # For each value with memory of its own, the computations that change it in place.
-        self.changers: dict[int, list[int]] = {}
-        for value, writer in enumerate(network.writer):
-            base = network.values[value].base
-            if base is not None:
-                self.changers.setdefault(base, []).append(writer)
 
     def groups(self) -> list[tuple[int, ...]]:
         """Return groups in an order in which each reads only those before it."""
@@ -134,15 +128,12 @@ class Groups:
         """Return the computations that change memory which a computation uses before that.
 
         They are given by the first writer of that memory, -1 if nobody writes it.
-
-        It is given by who writes that memory first, -1 if nobody does.
         """
         found: dict[int, list[int]] = {}
         computation = self.network.computations[index]
         for value in (*computation.reads, *computation.writes):
-            base = self.network.values[value].base
-            stored = value if base is None else base
-            changers = self.changers.get(stored, [])
+            stored = self.network.stored[value]
+            changers = self.network.changers.get(stored, [])
             if any(changer >= index for changer in changers):
                 found.setdefault(self.network.writer[stored], []).extend(changers)
         return found

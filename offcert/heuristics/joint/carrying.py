@@ -256,8 +256,7 @@ def _until(network: Network) -> list[int]:
     last: dict[int, int] = {}
     for index, each in enumerate(network.computations):
         for value in (*each.writes, *each.reads, *each.holds):
-            base = network.values[value].base
-            last[value if base is None else base] = index
+            last[network.stored[value]] = index
     return [
         last[index]
         if index in last
@@ -271,9 +270,8 @@ def _until(network: Network) -> list[int]:
 
 def _early(network: Network) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return arrays about the forward pass: `turn`, `early`, `early_last`, `early_left`."""
-    values, computations = network.values, network.computations
+    values, computations, root = network.values, network.computations, network.stored
     turn = next((i for i, each in enumerate(computations) if not each.repeatable), len(network))
-    root = [index if value.base is None else value.base for index, value in enumerate(values)]
     last, left = [-1] * len(values), [0] * len(values)
     early: list[int] = []
     for index, each in enumerate(computations[:turn]):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from offcert.core.compiled import IntArray, inlined
-from offcert.heuristics.joint.segments import insert, remove, step
-from offcert.heuristics.joint.state import JointState, allowed
+from offcert.heuristics.joint.segments import copy_inside, remove, step
+from offcert.heuristics.joint.state import JointState
 from offcert.heuristics.joint.tables import Tables
 
 # Computations of the longest period that is looked for, and the fewest computations of a stretch,
@@ -188,17 +188,7 @@ def take_over(
         around = first <= begin and last >= begin + length - 1 and last - first >= length
         if not (outside or around):
             remove(state, index)
-    index = 0
-    while index < state.number[0]:
-        first, last = state.first[index], state.last[index]
-        inside = low <= first and last < low + length
-        if inside and allowed(tables, first + shift, last + shift):
-            # A segment that is inserted before this one moves it on by a place.
-            index += insert(tables, state, first + shift, last + shift) and shift < 0
-        index += 1
-    for computation in range(low, low + length):
-        if not tables.frozen[computation + shift]:
-            state.kept[computation + shift] = state.kept[computation]
+    copy_inside(tables, state, low, low + length - 1, shift)
     made = (repeats.value_first[stretch + 1] - repeats.value_first[stretch]) // repeats.copies[
         stretch
     ]

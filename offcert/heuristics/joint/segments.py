@@ -155,18 +155,24 @@ def copy_stretch(
             return False
     if not put_segment(tables, state, begin, last + shift, True):
         return False
+    copy_inside(tables, state, first, last, shift)
+    return True
+
+
+@inlined
+def copy_inside(tables: Tables, state: JointState, low: int, high: int, shift: int) -> None:
+    """Do so many computations further on what is done from `low` to `high`, with all segments."""
     index = 0
     while index < state.number[0]:
-        low, high = state.first[index], state.last[index]
-        inner = first <= low and high <= last and high - low < last - first
-        if inner and allowed(tables, low + shift, high + shift):
+        first, last = state.first[index], state.last[index]
+        inside = low <= first and last <= high
+        if inside and allowed(tables, first + shift, last + shift):
             # A segment that is inserted before this one moves it on by a place.
-            index += insert(tables, state, low + shift, high + shift) and shift < 0
+            index += insert(tables, state, first + shift, last + shift) and shift < 0
         index += 1
-    for computation in range(first, last + 1):
+    for computation in range(low, high + 1):
         if not tables.frozen[computation + shift]:
             state.kept[computation + shift] = state.kept[computation]
-    return True
 
 
 @inlined

@@ -185,8 +185,7 @@ class _Flow:
         known = any(each.of for each in network.computations)
         # Where it is known of some who saved what they need, the others need nothing.
         self.guesses = [not (each.of or known) for each in network.computations]
-        root = [index if v.base is None else v.base for index, v in enumerate(network.values)]
-        computations = network.computations
+        root, computations = network.stored, network.computations
         self.reads = [sorted({root[v] for v in each.reads}) for each in computations]
         self.holds = [sorted({root[v] for v in each.holds}) for each in computations]
         self.writes = [[v for v in each.writes if root[v] == v] for each in computations]
@@ -258,16 +257,12 @@ def _families(network: Network) -> dict[int, list[int]]:
     Its writer, who changes it, and who reads it before the last change: on a copy that has been
     changed already these could not run again.
     """
-    changers: dict[int, list[int]] = defaultdict(list)
     readers: dict[int, set[int]] = defaultdict(set)
-    for index, value in enumerate(network.values):
-        if value.base is not None:
-            changers[value.base].append(network.writer[index])
-            readers[value.base].update(network.readers[index])
+    for value, stored in enumerate(network.stored):
+        readers[stored].update(network.readers[value])
     families = {}
-    for base, changing in changers.items():
-        last = max(changing)
-        reading = {each for each in (*network.readers[base], *readers[base]) if each < last}
+    for base, changing in network.changers.items():
+        reading = {each for each in readers[base] if each < changing[-1]}
         families[base] = sorted({network.writer[base], *changing, *reading} - {-1})
     return families
 
@@ -275,9 +270,9 @@ def _families(network: Network) -> dict[int, list[int]]:
 def _frozen(network: Network, groups: Sequence[Sequence[int]]) -> list[bool]:
     """Return which computations cannot run again: what they change, or who changes, cannot."""
     fixed = {index for index, each in enumerate(network.computations) if not each.repeatable}
-    for index, value in enumerate(network.values):
-        if value.base is not None and network.writer[value.base] < 0:
-            fixed.add(network.writer[index])
+    for value, changers in network.changers.items():
+        if network.writer[value] < 0:
+            fixed.update(changers)
     return [not fixed.isdisjoint(group) for group in groups]
 
 
@@ -307,9 +302,9 @@ def _beyond(groups: Sequence[Sequence[int]]) -> IntArray:
 def _may_leave(network: Network) -> list[bool]:
     """Return which values may leave: none that is changed in place after the turn."""
     late = {
-        value.base
-        for index, value in enumerate(network.values)
-        if value.base is not None and not network.computations[network.writer[index]].repeatable
+        value
+        for value, changers in network.changers.items()
+        if not all(network.computations[each].repeatable for each in changers)
     }
     return [value.evictable and index not in late for index, value in enumerate(network.values)]
 

@@ -80,14 +80,8 @@ class OrderedArrays:
         trace, memory = problem.trace, problem.platform.memory
         rows = [[_NEVER, 0, 0, 0]]
         previous = -1
-        change = [0] * (len(trace) + 1)
-        for tensor in trace.tensors:
-            change[tensor.uses[0] + 1] += tensor.size
-            change[tensor.uses[-1] + 1] -= tensor.size
-        # Bytes that live on from before each operation.
-        across = list(accumulate(change))
         for o in self.key_operations:
-            splits = o - previous > 1 or across[o] <= memory
+            splits = o - previous > 1 or trace.live_before[o] <= memory
             required = max(0, trace.demand[o] - memory)
             rows.append(
                 [required, self.elapsed[o], trace.compute_time - self.elapsed[o + 1], splits]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from offcert.core.compiled import IntArray, inner
 from offcert.core.network import Network
+from offcert.core.states import StatesUsed, readers_of, states_of
 
 Lists = tuple[IntArray, IntArray]
+Rows = Sequence[Sequence[int]]
 # Rows of `ExecutorArrays.steps`.
 DURATION, WORKSPACE, LEAN, REPEATABLE = range(4)
 # Rows of `ExecutorArrays.items`.
@@ -46,44 +50,11 @@ class ExecutorArrays(NamedTuple):
 
 def executor_arrays(network: Network) -> ExecutorArrays:
     """Return the arrays of a network."""
-    changers: dict[int, list[int]] = {}
-    for number, value in enumerate(network.values):
-        if value.base is not None:
-            changers.setdefault(value.base, []).append(network.writer[number])
-    numbers: dict[tuple[int, int], int] = {}
-    rows: list[tuple[int, int, int, int]] = []
-
-    def item(value: int, level: int, maker: int) -> int:
-        if (value, level) not in numbers:
-            numbers[value, level] = len(rows)
-            rows.append((network.values[value].size, maker, value, level))
-        return numbers[value, level]
-
-    needs, makes, turns = [], [], []
-    for index, each in enumerate(network.computations):
-        stored = set()
-        for number in each.reads:
-            base = network.values[number].base
-            stored.add(number if base is None else base)
-        read: list[int] = []
-        changed: list[int] = []
-        for number in sorted(stored):
-            level = len({other for other in changers.get(number, ()) if other < index})
-            read.append(item(number, level, network.writer[number]))
-            if index in changers.get(number, ()):
-                changed += [read[-1], item(number, level + 1, index)]
-        needs.append(read)
-        turns.append(changed)
-        makes.append(
-            [item(other, 0, index) for other in each.writes if network.values[other].base is None]
-        )
-    readers: list[list[int]] = [[] for _ in rows]
-    for index, read in enumerate(needs):
-        for number in read:
-            readers[number].append(index)
+    states, used = states_of(network)
+    readers = readers_of(states, used)
+    rows = [(each.size, each.maker, each.value, each.level) for each in states]
     items = np.array(rows, np.int64).reshape(-1, 4).T
-    last = _last_uses(network, readers, needs, makes, turns)
-    safe = _safe(network, len(rows), needs, makes, turns)
+    last, safe = _last_uses(network, readers, used), _safe(network, len(states), used)
     return ExecutorArrays(
         np.array(
             [
@@ -93,9 +64,9 @@ def executor_arrays(network: Network) -> ExecutorArrays:
             np.int64,
         ).T.copy(),
         np.vstack([items, last, safe]).astype(np.int64),
-        _lists(needs),
-        _lists(makes),
-        _lists(turns),
+        _lists([each.needs for each in used]),
+        _lists([each.makes for each in used]),
+        _lists([tuple(chain.from_iterable(each.turns)) for each in used]),
         _lists(readers),
         np.array(network.cumulative, np.int64),
     )
@@ -106,46 +77,32 @@ def _lean(network: Network, index: int) -> int:
     return NONE if lean is None else lean
 
 
-def _last_uses(
-    network: Network,
-    readers: list[list[int]],
-    needs: list[list[int]],
-    makes: list[list[int]],
-    turns: list[list[int]],
-) -> list[int]:
+def _last_uses(network: Network, readers: Rows, used: Sequence[StatesUsed]) -> list[int]:
     """Return the last computation for which each item is of use, read by it or to run another."""
     last = [max(row, default=-1) for row in readers]
-    for index in reversed(range(len(network))):
-        if network.computations[index].repeatable:
-            left = [*makes[index], *turns[index][1::2]]
-            until = max((last[number] for number in left), default=-1)
-            for number in needs[index]:
+    for computation, each in zip(reversed(network.computations), reversed(used), strict=True):
+        if computation.repeatable:
+            until = max((last[number] for number in each.leaves), default=-1)
+            for number in each.needs:
                 last[number] = max(last[number], until)
     return last
 
 
-def _safe(
-    network: Network,
-    count: int,
-    needs: list[list[int]],
-    makes: list[list[int]],
-    turns: list[list[int]],
-) -> list[bool]:
+def _safe(network: Network, count: int, used: Sequence[StatesUsed]) -> list[bool]:
     """Return which items can be made again: nothing that this takes is lost for good."""
     safe, lost = [False] * count, [False] * count
-    for index, each in enumerate(network.computations):
-        before, after = turns[index][::2], turns[index][1::2]
-        repeats = each.repeatable and not any(lost[number] for number in needs[index])
-        for number in makes[index]:
+    for computation, each in zip(network.computations, used, strict=True):
+        repeats = computation.repeatable and not any(lost[number] for number in each.needs)
+        for number in each.makes:
             safe[number] = repeats
-        for old, new in zip(before, after, strict=True):
+        for old, new in each.turns:
             safe[new] = repeats and safe[old]
             # What was changed and cannot be made again is gone as it was.
             lost[old] = not safe[old]
     return safe
 
 
-def _lists(rows: list[list[int]]) -> Lists:
+def _lists(rows: Rows) -> Lists:
     begin = np.zeros(len(rows) + 1, np.int64)
     begin[1:] = np.cumsum([len(row) for row in rows])
     members = np.array([number for row in rows for number in row] or [0], np.int64)

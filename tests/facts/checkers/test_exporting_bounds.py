@@ -14,8 +14,8 @@ from scipy.optimize._highspy import _core
 import offcert
 from offcert.cli import main
 from offcert.core.result import Bound, Evidence
-from offcert.formulations.joint.bound import cases, cut
-from offcert.formulations.joint.room import Grid, contents
+from offcert.formulations.joint.bound import JointCuts
+from offcert.formulations.joint.room import Grid
 from offcert.questions.schedule.files import write_problem
 from offcert_lab.checkers.bounds import export_bound
 from support.oracles.pbp import proved_of
@@ -58,8 +58,8 @@ def joint(problem: offcert.Problem, whole: bool = True, branching: bool = False)
     """Return the bound cut at the start of computation 2."""
     network = problem.computed
     assert network is not None
-    known, grid = contents(network, problem.offload), Grid(network, (4,), ())
-    bound = (cases if branching else cut)(problem, known, grid, whole, 10)
+    grid, cuts = Grid(network, (4,), ()), JointCuts(problem, whole=whole)
+    bound = cuts.cases(grid, 10) if branching else cuts.cut(grid, 10)
     assert bound is not None
     return bound
 

@@ -15,8 +15,8 @@ from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.result import Bound
-from offcert.formulations.joint.bound import counted, cut
-from offcert.formulations.joint.room import Grid, contents, grid_of
+from offcert.formulations.joint.bound import JointCuts
+from offcert.formulations.joint.room import Grid, grid_of
 from offcert.proofs.joint_document import pack, unpack
 from offcert.proofs.kinds.multipliers import JointProof
 from offcert.questions.schedule.files import problem_to_json
@@ -47,9 +47,8 @@ def cut_and_counted(problem: Problem) -> tuple[Bound, Bound]:
     """Return the bounds of a cut where S starts, without cases and with them."""
     network = problem.computed
     assert network is not None
-    known, grid = contents(network, offload=True), grid_of(network, (2 * (len(network) - 2),))
-    plain = cut(problem, known, grid, True, 60)
-    found = counted(problem, known, grid, True, 60)
+    grid, cuts = grid_of(network, (2 * (len(network) - 2),)), JointCuts(problem)
+    plain, found = cuts.cut(grid, 60), cuts.counted(grid, 60)
     assert plain is not None
     assert found is not None
     return plain, found
@@ -112,7 +111,7 @@ def example() -> tuple[Problem, Bound]:
     network = Network(made, [Value(f"x{n}", 16) for n in range(4)])
     problem = Problem("counted", network, Platform(64, Fraction(1)), recompute="any")
     grid = Grid(network, (8,), ())
-    found = counted(problem, contents(network, offload=True), grid, True, 60)
+    found = JointCuts(problem).counted(grid, 60)
     assert found is not None
     return problem, found
 

@@ -16,8 +16,8 @@ from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
 from offcert.core.result import Bound
-from offcert.formulations.joint.bound import between, cases, cut
-from offcert.formulations.joint.room import contents, grid_of
+from offcert.formulations.joint.bound import JointCuts
+from offcert.formulations.joint.room import grid_of
 from offcert.proofs import registry
 from offcert.proofs.joint_document import pack, unpack
 from offcert.proofs.kinds.multipliers import JointProof
@@ -33,7 +33,7 @@ def bound(problem: Problem, moments: tuple[int, ...], whole: bool) -> Bound | No
     network = problem.computed
     assert network is not None
     grid = grid_of(network, moments)
-    return cut(problem, contents(network, problem.offload), grid, whole, 60)
+    return JointCuts(problem, whole=whole).cut(grid, 60)
 
 
 def by_cases(problem: Problem, target: int | None = None) -> Bound:
@@ -41,7 +41,7 @@ def by_cases(problem: Problem, target: int | None = None) -> Bound:
     network = problem.computed
     assert network is not None
     grid = grid_of(network, range(2 * len(network) - 1))
-    found = cases(problem, contents(network, problem.offload), grid, True, 60, target)
+    found = JointCuts(problem, target).cases(grid, 60)
     assert found is not None
     return found
 
@@ -97,7 +97,7 @@ def test_what_is_decided_between_spikes_exceeds_no_optimum() -> None:
     tried = reached = 0
     for problem in map(spikes, range(22)):
         assert problem.computed is not None
-        found = between(problem, contents(problem.computed, offload=True), True, 60)
+        found = JointCuts(problem).between(60)
         best = least_time(problem)
         if found is not None and best is not None:
             assert recheck(found, problem) is None
@@ -376,7 +376,7 @@ def half_moved() -> tuple[Problem, Bound]:
         [Value("x", 8), Value("y", 8)],
     )
     problem = Problem("cases", network, Platform(16, 1), recompute="any")
-    found = cases(problem, contents(network, offload=True), grid_of(network, (4,)), True, 60)
+    found = JointCuts(problem).cases(grid_of(network, (4,)), 60)
     assert found is not None
     return problem, found
 

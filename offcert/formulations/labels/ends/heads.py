@@ -65,26 +65,14 @@ def _proof(pivot: int, sides: tuple[SideSearch, SideSearch], tail: int, head: in
 
 @dataclass(frozen=True)
 class HeadsOutcome:
-    """The outcome of the search.
+    """The outcome of the search."""
 
-    Attributes
-    ----------
-    lower_bound : int
-        Ticks; no schedule is shorter.
-    proof : Heads or None
-        Head and tail that make the bound; None if nothing ever has to leave.
-    labels : int
-        Stored for this proof.
-    sets : tuple of tuple of int
-        Sets of gaps that optimal heads and tails evict: promising ones for a plan.
-    orders : tuple of Orders
-        Orders of offloads and of prefetches of the same gaps, better and better.
-    """
-
-    lower_bound: int
-    proof: Heads | None
-    labels: int
+    lower_bound: int  # Ticks; no schedule is shorter.
+    proof: Heads | None  # Head and tail that make the bound; None if nothing ever has to leave.
+    labels: int  # Stored for this proof.
+    # Sets of gaps that optimal heads and tails evict: promising ones for a plan.
     sets: tuple[tuple[int, ...], ...]
+    # Orders of offloads and of prefetches of the same gaps, better and better.
     orders: tuple[Orders, ...] = ()
 
 

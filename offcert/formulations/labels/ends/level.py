@@ -161,31 +161,18 @@ _NOBODY = Partners(*np.zeros((3, 0), np.int64))
 
 @dataclass
 class Level:
-    """The findings of a level about one side.
+    """The findings of a level about one side."""
 
-    Attributes
-    ----------
-    tables : SideTables
-        The side.
-    modulus : int
-        The remainder of a code of the next level modulo this is the code of its key here.
-    labels : kernel.ExpandedLabels
-        Of all sequences that may be part of a schedule within the limit.
-    chosen, ends : int64 array
-        The complete labels that end first among those with the same key, and when.
-    partners : Partners
-        Of these; empty until `match`.
-    keys : kernel.Keys
-        Empty until `keep`.
-    """
-
-    tables: SideTables
+    tables: SideTables  # The side.
+    # The remainder of a code of the next level modulo this is the code of its key here.
     modulus: int
+    # Of all sequences that may be part of a schedule within the limit.
     labels: kernel.ExpandedLabels
+    # The complete labels that end first among those with the same key, and when.
     chosen: IntArray
     ends: IntArray
-    partners: Partners
-    keys: kernel.Keys
+    partners: Partners  # Of these; empty until `match`.
+    keys: kernel.Keys  # Empty until `keep`.
 
     def path(self, label: int) -> list[tuple[int, int]]:
         """Return the transfers that lead to a label: the class, and the label before it."""

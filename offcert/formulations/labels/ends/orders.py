@@ -190,18 +190,12 @@ _ATTEMPTS = 12
 
 @dataclass(frozen=True)
 class Orders:
-    """The order in which gaps are opened, and that in which the same gaps are closed.
+    """The order in which gaps are opened, and that in which the same gaps are closed."""
 
-    Attributes
-    ----------
-    offloads, prefetches : tuple of int
-        Gaps.
-    end : int
-        Ticks of both sides together, without what it takes to turn from offloads to prefetches.
-    """
-
+    # Gaps.
     offloads: tuple[int, ...]
     prefetches: tuple[int, ...]
+    # Ticks of both sides together, without what it takes to turn from offloads to prefetches.
     end: int
 
 

@@ -37,49 +37,29 @@ from offcert.questions.schedule.problem import Problem
 
 @dataclass(frozen=True)
 class Movable:
-    """A tensor that may be absent during the pivot.
+    """A tensor that may be absent during the pivot."""
 
-    Attributes
-    ----------
-    gap : int
-        Its gap over the pivot (index into ``trace.gaps``).
-    size, time : int
-        Bytes, and ticks of the transfer.
-    ready : int
-        Operation of this side after whose end the transfer may start; -1 for at once.
-    absent : tuple of bool, length K
-        Whether the tensor can be absent during each operation of the side.
-    """
-
-    gap: int
+    gap: int  # Its gap over the pivot (index into ``trace.gaps``).
+    # Bytes, and ticks of the transfer.
     size: int
     time: int
-    ready: int
+    ready: int  # Operation of this side after whose end the transfer may start; -1 for at once.
+    # Length K. Whether the tensor can be absent during each operation of the side.
     absent: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
 class HeadSide:
-    """The operations on one side of a pivot, in the side's own time.
+    """The operations on one side of a pivot, in the side's own time."""
 
-    Attributes
-    ----------
-    prefix : list of int, length K+1
-        Sums of the operations' durations.
-    required : list of int, length K+1
-        Bytes of `items` that must be absent during each operation; the last is the pivot's.
-    items : list of Movable
-        In the order in which they become ready.
-    floor : list of int, length K+1
-        ``floor[j]`` plus the idle time before operation ``j`` bounds the end of the side.
-    rate : (int, int)
-        Bytes and ticks of the link in this side's direction, at least as fast as it is.
-    """
-
-    prefix: list[int]
+    prefix: list[int]  # Length K+1. Sums of the operations' durations.
+    # Length K+1. Bytes of `items` that must be absent during each operation; the last is the
+    # pivot's.
     required: list[int]
-    items: list[Movable]
+    items: list[Movable]  # In the order in which they become ready.
+    # Length K+1. ``floor[j]`` plus the idle time before operation ``j`` bounds the end of the side.
     floor: list[int]
+    # Bytes and ticks of the link in this side's direction, at least as fast as it is.
     rate: tuple[int, int]
 
     def classes(self) -> dict[int, list[Movable]]:

@@ -37,27 +37,13 @@ _COARSER = 32
 
 @dataclass(frozen=True)
 class MatchedOutcome:
-    """The outcome of the search.
+    """The outcome of the search."""
 
-    Attributes
-    ----------
-    lower_bound : int
-        Ticks; no schedule is shorter.
-    proof : Heads
-        The proof of the bound.
-    labels : int
-        Kept for it.
-    orders : tuple of Orders
-        Promising ones, found since the last time.
-    finished : bool
-        Whether more time proves nothing more.
-    """
-
-    lower_bound: int
-    proof: Heads
-    labels: int
-    orders: tuple[Orders, ...]
-    finished: bool
+    lower_bound: int  # Ticks; no schedule is shorter.
+    proof: Heads  # The proof of the bound.
+    labels: int  # Kept for it.
+    orders: tuple[Orders, ...]  # Promising ones, found since the last time.
+    finished: bool  # Whether more time proves nothing more.
 
 
 class MatchedHeadsSearch:

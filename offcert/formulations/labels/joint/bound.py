@@ -205,24 +205,16 @@ MOST_LABELS = 100_000
 
 @dataclass(frozen=True)
 class JointOutcome:
-    """The outcome of a search for the shortest execution, or for the one of least memory.
+    """The outcome of a search for the shortest execution, or for the one of least memory."""
 
-    Attributes
-    ----------
-    bound : Bound or None
-        On the makespan, in ticks, or on the bytes; None if nothing was proved, or nothing can be
-        executed.
-    execution, schedule : Execution, Schedule or None
-        A best one, if one was found that is better than what was known; no schedule where time is
-        no matter.
-    memory : int or None
-        The bytes within which it stays, where memory is minimised.
-    """
-
+    # On the makespan, in ticks, or on the bytes; None if nothing was proved, or nothing can be
+    # executed.
     bound: Bound | None
+    # A best one, if one was found that is better than what was known; no schedule where time is no
+    # matter.
     execution: Execution | None = None
     schedule: Schedule | None = None
-    memory: int | None = None
+    memory: int | None = None  # The bytes within which it stays, where memory is minimised.
 
 
 def shortest_execution(

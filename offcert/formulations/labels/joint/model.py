@@ -38,41 +38,23 @@ IDLE = OpenRun()
 
 
 class Label(NamedTuple):
-    """A beginning of an execution, at a moment.
+    """A beginning of an execution, at a moment."""
 
-    Attributes
-    ----------
-    time : int
-        Ticks.
-    stage : int
-        Kind of decisions that are still open at this moment.
-    frontier : int
-        First runs that have begun.
-    device, host : int
-        Contents that are there; those that are being made are on the device.
-    pinned : int
-        Contents that have come back and have not been read since.
-    running : OpenRun
-        The run under way, until `run_end`.
-    leaving, coming : int
-        Contents under way, until `left_at` and `back_at`.
-    latest : OpenRun
-        The run that began last, also if it took no time.
-    """
-
-    time: int
-    stage: int
-    frontier: int
+    time: int  # Ticks.
+    stage: int  # Kind of decisions that are still open at this moment.
+    frontier: int  # First runs that have begun.
+    # Contents that are there; those that are being made are on the device.
     device: int
     host: int
-    pinned: int
-    running: OpenRun
+    pinned: int  # Contents that have come back and have not been read since.
+    running: OpenRun  # The run under way, until `run_end`.
     run_end: int
+    # Contents under way, until `left_at` and `back_at`.
     leaving: int
     left_at: int
     coming: int
     back_at: int
-    latest: OpenRun = IDLE
+    latest: OpenRun = IDLE  # The run that began last, also if it took no time.
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -148,12 +130,7 @@ class JointModel:
         self.platform = None if timeless else problem.platform
         self.durations = [0 if timeless else each.duration for each in network.computations]
         self.repeatable = [each.repeatable for each in network.computations]
-        self._changers: list[list[int]] = [[] for _ in network.values]
-        for value, writer in zip(network.values, network.writer, strict=True):
-            if value.base is not None:
-                self._changers[value.base].append(writer)
-        for changers in self._changers:
-            changers.sort()
+        self._changers = [network.changers.get(value, []) for value in range(len(network.values))]
         self.contents = list(self._contents())
         self.number = {content: index for index, content in enumerate(self.contents)}
         self.sizes = [network.values[value].size for value, _, _ in self.contents]
@@ -215,7 +192,7 @@ class JointModel:
                 for times in [self._changers[v].count(computation)]
             ]
         )
-        stored = {v if (base := values[v].base) is None else base for v in each.reads}
+        stored = {self.network.stored[v] for v in each.reads}
         self.reads.append([self._read(v, computation) for v in sorted(stored - changed)])
         own = (v for v in each.writes if values[v].base is None)
         self.writes.append(sum(1 << self.number[v, 0, False] for v in own))

@@ -26,24 +26,12 @@ _SELDOM = 256
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a search.
+    """The outcome of a search."""
 
-    Attributes
-    ----------
-    bound : int or None
-        Ticks that every execution takes at least; None if there is no execution.
-    path : tuple of Label
-        A shortest execution, label by label; empty if none was found.
-    finished : bool
-        Whether nothing is left open below the limit.
-    labels : int
-        How many were looked at.
-    """
-
-    bound: int | None
-    path: tuple[Label, ...]
-    finished: bool
-    labels: int
+    bound: int | None  # Ticks that every execution takes at least; None if there is no execution.
+    path: tuple[Label, ...]  # A shortest execution, label by label; empty if none was found.
+    finished: bool  # Whether nothing is left open below the limit.
+    labels: int  # How many were looked at.
 
 
 def search(

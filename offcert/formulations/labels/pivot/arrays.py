@@ -94,6 +94,11 @@ def pack(data: NestedProblem) -> tuple[IntArray, IntArray]:
     return np.array([*word, -1], np.int64), np.array([*shift, 0], np.int64)
 
 
+# What both have under the same name, by operation or class, and by class and then another number.
+_ROWS = ("prefix", "required", "idle_required", "floor", "eligible")
+_TABLES = ("available", "opens", "closes", "deadline", "spans", "between")
+
+
 def side_arrays(
     data: NestedProblem, side: NestedSide, other: NestedSide, tracked: frozenset[int] = frozenset()
 ) -> SideArrays:
@@ -103,34 +108,19 @@ def side_arrays(
     after they have returned.
     """
     word, shift = pack(data)
-    events = _events(data, side)
-    due = _due(side)
+    events, due = _events(data, side), _due(side)
     # By availability, not by nesting: unequal tensors may disagree about the two.
     way = sorted((other.available[c][r], c, r) for c, r in data.items if r < side.eligible[c])[::-1]
     heads = [other.prefix[available + 1] for available, _, _ in way]
     return SideArrays(
-        prefix=_array(side.prefix),
-        required=_array(side.required),
-        idle_required=_array(side.idle_required),
-        floor=_array(side.floor),
+        **{name: _array(getattr(side, name)) for name in _ROWS},
+        **{name: _table(getattr(side, name)) for name in _TABLES},
+        **dict(zip(("event_at", "event_class", "event_rank", "event_bytes"), events, strict=True)),
+        **dict(zip(("due_at", "due_class", "due_rank"), due, strict=True)),
         size=_array([members[0].size for members in data.classes]),
         time_out=_times(data, side.out),
         time_back=_times(data, side.back),
         here=_array(side.count),
-        eligible=_array(side.eligible),
-        available=_table(side.available),
-        opens=_table(side.opens),
-        closes=_table(side.closes),
-        deadline=_table(side.deadline),
-        spans=_table(side.spans),
-        between=_table(side.between),
-        event_at=events[0],
-        event_class=events[1],
-        event_rank=events[2],
-        event_bytes=events[3],
-        due_at=due[0],
-        due_class=due[1],
-        due_rank=due[2],
         way_class=_array([c for _, c, _ in way]),
         way_rank=_array([r for _, _, r in way]),
         way_head=_array(heads),

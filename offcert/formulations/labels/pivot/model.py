@@ -116,7 +116,8 @@ def nested(problem: Problem) -> NestedProblem:
             raise MethodError(f"the pivot program needs nested gaps; {' and '.join(names)} are not")
     classes, places = _classify(items)
     required = required_absent(problem, subset_sum=True)
-    return NestedProblem(problem, classes, places, tuple(required), _idle_required(problem))
+    idle = (max(0, live - problem.platform.memory) for live in trace.live_before)
+    return NestedProblem(problem, classes, places, tuple(required), tuple(idle))
 
 
 def _classify(
@@ -137,21 +138,6 @@ def _classify(
         places.append((index, len(classes[index])))
         classes[index].append(item)
     return tuple(map(tuple, classes)), tuple(places)
-
-
-def _idle_required(problem: Problem) -> tuple[int, ...]:
-    trace = problem.trace
-    live = [0] * (len(trace) + 1)
-    for tensor in trace.tensors:
-        # Between operations j-1 and j lives what was written before j and is used at j or later.
-        live[max(tensor.uses[0] + 1, 0)] += tensor.size
-        live[tensor.uses[-1] + 1] -= tensor.size
-    total = 0
-    required = []
-    for change in live[:-1]:
-        total += change
-        required.append(max(0, total - problem.platform.memory))
-    return tuple(required)
 
 
 def front_side(data: NestedProblem, pivot: int) -> NestedSide:

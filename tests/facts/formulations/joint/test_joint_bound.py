@@ -15,13 +15,7 @@ from offcert.core.checkpoint_chain import CheckpointChain
 from offcert.core.computations import Computation, Value
 from offcert.core.network import Network
 from offcert.core.platform import Link, Platform
-from offcert.formulations.joint.bound import (
-    between,
-    cases,
-    computing_bound,
-    cut,
-    joint_bounds,
-)
+from offcert.formulations.joint.bound import JointCuts, computing_bound, joint_bounds
 from offcert.formulations.joint.room import contents, demands, grid_of, least_need, rooms
 from offcert.questions.schedule.problem import Problem
 from offcert.verification.findings import recheck
@@ -41,8 +35,7 @@ def value(problem: Problem, *moments: int, whole: bool = True) -> int:
     """Return the bound of a grid."""
     network = problem.computed
     assert network is not None
-    known = contents(network, problem.offload)
-    found = cut(problem, known, grid_of(network, moments), whole, 60)
+    found = JointCuts(problem, whole=whole).cut(grid_of(network, moments), 60)
     assert found is not None
     assert recheck(found, problem) is None
     return found.value
@@ -87,15 +80,15 @@ def test_what_may_do_both_is_a_mixture() -> None:
     problem = problem_of(spiked(), 4)
     assert value(problem, *range(7)) == 22
     assert problem.computed is not None
-    known, grid = contents(problem.computed, offload=True), grid_of(problem.computed, range(7))
-    decided = cases(problem, known, grid, True, 60)
+    grid = grid_of(problem.computed, range(7))
+    decided = JointCuts(problem).cases(grid, 60)
     assert decided is not None
     assert recheck(decided, problem) is None
     assert decided.value == least_time(problem) == 24
-    less = cases(problem, known, grid, True, 60, target=23)
+    less = JointCuts(problem, target=23).cases(grid, 60)
     assert less is not None
     assert less.value == 23
-    assert cases(problem, known, grid, True, 0) is None
+    assert JointCuts(problem).cases(grid, 0) is None
 
 
 @pytest.mark.parametrize(("duration", "between_spikes"), [(6, 7), (8, 8), (3, 4)])
@@ -117,19 +110,18 @@ def test_what_is_needed_between_spikes_comes_in_one_way(duration: int, between_s
         [Value("x", 8), Value("y", 0)],
     )
     problem = problem_of(network, 8)
-    known = contents(network, offload=True)
-    found = between(problem, known, True, 60)
+    found = JointCuts(problem).between(60)
     assert found is not None
     assert recheck(found, problem) is None
     assert found.value == duration + 20 + 5 + between_spikes + 8
     best = least_time(problem)
     # D and E wait for x, which the bound does not know.
     assert best == duration + 20 + 5 + 5 + 2 * (min(duration, 8) + 1)
-    mixed = cut(problem, known, grid_of(network, (1, 4, 5, 8)), True, 60)
+    mixed = JointCuts(problem).cut(grid_of(network, (1, 4, 5, 8)), 60)
     assert mixed is not None
     assert mixed.value < found.value
-    assert between(problem.with_memory(16), known, True, 60) is None
-    assert between(problem, known, False, 60) is None
+    assert JointCuts(problem.with_memory(16)).between(60) is None
+    assert JointCuts(problem, whole=False).between(60) is None
 
 
 def test_what_is_absent_has_left_before() -> None:
@@ -197,10 +189,9 @@ def test_more_moments_never_say_less(seed: int) -> None:
     every = range(2 * len(problem.computed) - 1)
     few = sorted(rng.sample(every, 3))
     more = sorted({*few, *rng.sample(every, 4)})
-    known = contents(problem.computed, problem.offload)
     for whole in (False, True):
         found = [
-            cut(problem, known, grid_of(problem.computed, moments), whole, 60)
+            JointCuts(problem, whole=whole).cut(grid_of(problem.computed, moments), 60)
             for moments in (few, more, every)
         ]
         # Without an optimum there is no execution at all, also for finer cuts.
@@ -274,8 +265,7 @@ def test_what_a_run_discards_it_must_make_again() -> None:
     problem = problem_of(network, 3, offload=False)
     # At the start of B only x has to be there, and y may still be.
     assert value(problem, 1, whole=False) == value(problem, 1) == 6 + 2
-    known = contents(network, offload=False)
-    decided = cases(problem, known, grid_of(network, [1]), True, 60)
+    decided = JointCuts(problem).cases(grid_of(network, [1]), 60)
     assert decided is not None
     assert recheck(decided, problem) is None
     assert decided.value == least_time(problem) == 6 + 4
