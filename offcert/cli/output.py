@@ -53,10 +53,10 @@ def _require_streamed(options: argparse.Namespace) -> None:
         raise InputError("-o - is for commands whose result is one document: give a file's name")
 
 
-# Where the commands keep the names of files that they write.
+# Where the commands keep the names of files and folders that they write.
 _WRITTEN = (
-    "output", "target_file", "target", "report", "trace", "step_file", "problem_output",
-    "certificate", "profile",
+    "output", "target_file", "target", "report", "trace", "problem_output", "certificate",
+    "certificates", "profile", "save_hardware", "host_spill",
 )  # fmt: skip
 
 
@@ -77,8 +77,10 @@ def require_files(options: argparse.Namespace) -> None:
     written: list[str] = []
     for name in _WRITTEN:
         target = given.get(name)
-        if target in (None, STDOUT) or isinstance(target, (Source, list)):
+        if not isinstance(target, str) or isinstance(target, Source) or target == STDOUT:
             continue
+        if not target:
+            raise InputError('"" is not the name of a file that can be written')
         for other in (*read, *written):
             if _same(target, other) and not os.path.isdir(target):
                 what = "another result goes there" if other in written else "it is read as input"
