@@ -32,18 +32,19 @@ def require_outputs(options: argparse.Namespace, *names: str) -> None:
 
 
 def require_folder(options: argparse.Namespace, for_what: str) -> None:
-    """Make the folder that `options.output` names before any work is done."""
+    """Make the folder that `options.output` names, for files, before any work is done."""
     from pathlib import Path
 
-    from offcert.core.documents import make_folder
+    from offcert.core.documents import make_folder, require_writable
     from offcert.core.errors import InputError
 
     folder = Path(options.output)
     if options.output == STDOUT:
-        raise InputError(f"{for_what} need a folder for certificates, not -")
+        raise InputError(f"{for_what} need a folder, not -")
     if folder.is_file():
-        raise InputError(f"{folder} is a file: {for_what} need a folder for certificates")
+        raise InputError(f"{folder} is a file: {for_what} need a folder")
     make_folder(folder)
+    require_writable(folder / ".new")
 
 
 def _require_streamed(options: argparse.Namespace) -> None:
