@@ -82,12 +82,10 @@ def _require_curve_folder(options: argparse.Namespace) -> None:
     """Make the folder for the certificates before any work is done."""
     from pathlib import Path
 
-    from offcert.core.documents import require_writable
     from offcert.core.errors import InputError
 
-    require_folder(options, "several limits")
+    require_folder(options, "certificates at several limits")
     folder = Path(options.output)
-    require_writable(folder / _TABLE)
     # What a curve is made from may lie in the folder, also under a name that the curve uses.
     read = Path(options.problem)
     for path in (*(folder / name for name in (_TABLE, _DOCUMENT, _PICTURE)), *found_in(folder)):

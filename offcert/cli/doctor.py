@@ -118,7 +118,7 @@ def _prepare(options: argparse.Namespace) -> None:
 
         require_optimiser_counted({})
     if options.output is not None:
-        require_folder(options, "sizes")
+        require_folder(options, "certificates of sizes")
 
 
 def _chosen(options: argparse.Namespace) -> Chosen:

@@ -32,18 +32,19 @@ def require_outputs(options: argparse.Namespace, *names: str) -> None:
 
 
 def require_folder(options: argparse.Namespace, for_what: str) -> None:
-    """Make the folder that `options.output` names before any work is done."""
+    """Make the folder that `options.output` names, for files, before any work is done."""
     from pathlib import Path
 
-    from offcert.core.documents import make_folder
+    from offcert.core.documents import make_folder, require_writable
     from offcert.core.errors import InputError
 
     folder = Path(options.output)
     if options.output == STDOUT:
-        raise InputError(f"{for_what} need a folder for certificates, not -")
+        raise InputError(f"{for_what} need a folder, not -")
     if folder.is_file():
-        raise InputError(f"{folder} is a file: {for_what} need a folder for certificates")
+        raise InputError(f"{folder} is a file: {for_what} need a folder")
     make_folder(folder)
+    require_writable(folder / ".new")
 
 
 def _require_streamed(options: argparse.Namespace) -> None:
@@ -53,10 +54,10 @@ def _require_streamed(options: argparse.Namespace) -> None:
         raise InputError("-o - is for commands whose result is one document: give a file's name")
 
 
-# Where the commands keep the names of files that they write.
+# Where the commands keep the names of files and folders that they write.
 _WRITTEN = (
-    "output", "target_file", "target", "report", "trace", "step_file", "problem_output",
-    "certificate", "profile",
+    "output", "target_file", "target", "report", "trace", "problem_output", "certificate",
+    "certificates", "profile", "save_hardware", "host_spill",
 )  # fmt: skip
 
 
@@ -77,8 +78,10 @@ def require_files(options: argparse.Namespace) -> None:
     written: list[str] = []
     for name in _WRITTEN:
         target = given.get(name)
-        if target in (None, STDOUT) or isinstance(target, (Source, list)):
+        if not isinstance(target, str) or isinstance(target, Source) or target == STDOUT:
             continue
+        if not target:
+            raise InputError('"" is not the name of a file that can be written')
         for other in (*read, *written):
             if _same(target, other) and not os.path.isdir(target):
                 what = "another result goes there" if other in written else "it is read as input"

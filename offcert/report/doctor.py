@@ -223,8 +223,11 @@ def doctor_view(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
             "limit": document["sizes"][0]["device_memory"],
             "sizes": sizes,
         }
-    except (KeyError, IndexError, TypeError) as error:
-        raise InputError(f"{name} is no complete answer of doctor: {error} is missing") from None
+    except KeyError as error:
+        reason = f"{error} is missing"
+    except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
+        reason = cut(str(error))
+    raise InputError(f"{name} is no complete answer of doctor: {reason}")
 
 
 def _about(document: Mapping[str, Any], memory: str) -> str:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import count, integer, seconds
-from offcert.cli.output import native_output_to_stderr, show
+from offcert.cli.output import native_output_to_stderr, require_folder, show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command, add_group
 from offcert.cli.progress import progress
 
@@ -39,11 +39,18 @@ def add(commands: Commands) -> None:
     parser.add_argument("--seed", type=integer, default=0, metavar="N", help="of the first problem")
     parser.add_argument(
         "-o",
-        dest="target",
+        dest="output",
         metavar="DIR",
         help="folder for contradictions: problem, program (.lp, .mps) and claims (default: none is "
         "kept)",
     )
+    parser.set_defaults(prepare=_prepare)
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    """Find out before hours of work whether a contradiction can be kept."""
+    if options.output is not None:
+        require_folder(options, "contradictions")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -57,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
             seed=options.seed,
             problems=problems,
             seconds=options.time_limit,
-            folder=options.target,
+            folder=options.output,
             progress=tell,
         )
     document = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from offcert.certification.interrupts import mind_interrupt
 from offcert.certification.ladder import certify
 from offcert.core.documents import write_json
 from offcert.core.platform import Link
@@ -106,7 +107,9 @@ def examined(
 
     All get the very same program, which is exact: cells of one tick.
     """
-    result = certify(problem, time_limit=_SECONDS).result
+    certificate = certify(problem, time_limit=_SECONDS)
+    mind_interrupt(certificate)
+    result = certificate.result
     proved, attained = result.proved_bound, result.objective
     horizon = attained if attained is not None else problem.trace.compute_time
     model = CellModel(problem, Cells(1, Keeps.BOUND, horizon))

@@ -112,7 +112,8 @@ def move_less(search: Search, seconds: float, seed: int) -> None:
     search.begin("fewest bytes")
     end, problem = time.monotonic() + seconds, search.executed
     cover = least_cover_gaps(problem, seconds / 2)
-    left = end - time.monotonic()
+    # However long the process of HiGHS took to start.
+    left = max(end - time.monotonic(), seconds / 2)
     found = fewest_bytes(problem, schedule, time_limit=left, seed=seed, cover=cover)
     if found is not schedule:
         search.exchange(found)

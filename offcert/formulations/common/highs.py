@@ -41,7 +41,8 @@ class _Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(WORKER), str(far.fileno())],
             stdin=subprocess.DEVNULL,
-            stdout=sys.__stderr__ if _has_number(sys.__stderr__) else subprocess.DEVNULL,
+            # HiGHS prints a line here and there, whatever its options say.
+            stdout=subprocess.DEVNULL,
             pass_fds=[far.fileno()],
             start_new_session=True,
         )
@@ -158,14 +159,6 @@ def _failed(message: str) -> Any:
     result: Any = OptimizeResult()
     result.update({"status": FAILED, "message": message, "success": False, **nothing})
     return result
-
-
-def _has_number(stream: Any) -> bool:
-    """Whether a stream is one of the system's, which a process can inherit."""
-    try:
-        return int(stream.fileno()) >= 0
-    except (AttributeError, OSError, ValueError):
-        return False
 
 
 @atexit.register

@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import coo_array
 
+from offcert.formulations.common.highs import run_highs
 from offcert.questions.schedule.problem import Problem
 
 # Nonzeros of the largest covering problem that is solved. Arbitrary.
@@ -48,11 +49,14 @@ def least_cover_gaps(problem: Problem, seconds: float) -> list[int] | None:
     matrix = coo_array((values, (rows, columns)), (len(tight) + len(sizes), len(cost)))
     least = np.zeros(len(tight) + len(sizes))
     least[: len(tight)] = [(trace.demand[o] - memory) / unit for o in tight]
-    found = milp(
-        cost,
+    seconds = max(seconds, 0.01)
+    found = run_highs(
+        "milp",
+        seconds,
+        c=cost,
         integrality=np.ones(len(cost)),
         bounds=Bounds(0, 1),
         constraints=LinearConstraint(matrix.tocsc(), least, np.inf),
-        options={"time_limit": max(seconds, 0.01)},
+        options={"time_limit": seconds},
     )
     return None if found.x is None else [g for g in range(len(sizes)) if found.x[g] > 0.5]

@@ -48,6 +48,28 @@ def test_two_results_never_go_to_one_file(
     assert "another result goes there" in capsys.readouterr().err
 
 
+WRITING = [
+    "certify - -o", "certify - --memory 5%,9% -o", "solve - --method greedy -o",
+    "choose - -o", "place - -o", "devices - -o", "devices - --problem-output", "import - - -o",
+    "export - --format csv -o", "train - --report", "train - --trace", "plot - -o", "report -o",
+    "train - --host-memory 1GiB --host-spill", "profile resnet18 -o", "doctor resnet18 -o",
+    "profile resnet18 --measure -o p.json --save-hardware", "compare p.json --methods greedy -o",
+    "compare p.json --methods greedy --certificates", "compare p.json --methods greedy --profile",
+    "generate cnn -o", "library get cnn-24-0-m5 -o", "generate adversarial --against greedy -o",
+    "generate adversarial --against greedy --certificate", "generate core -o",
+    "generate modnn vgg16 -o", "generate stages resnet18 -o", "hunt solvers -o",
+    "export-proof c.json --format vipr -o", "plot-table - -o",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_no_result_goes_to_a_file_without_a_name(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), ""]) == 2
+    assert capsys.readouterr().err.endswith("is not the name of a file that can be written\n")
+
+
 def process(code: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(["sh", "-c", code], capture_output=True, text=True, check=False)
 

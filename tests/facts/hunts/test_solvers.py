@@ -79,3 +79,28 @@ def test_the_command_counts(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_time_limit_ends_it() -> None:
     assert hunt_solvers(seconds=1e-9).problems == 0
+
+
+def test_an_interrupt_while_something_is_proved_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(problem: offcert.Problem, **settings: Any) -> offcert.Certificate:
+        certificate = offcert.certify(problem, **settings)
+        return replace(certificate, notes=replace(certificate.notes, interrupted=True))
+
+    monkeypatch.setattr(solvers, "certify", interrupted)
+    assert hunt_solvers(problems=3).problems == 0
+
+
+def test_where_contradictions_go_is_tried_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(solvers, "examined", None)
+    there = tmp_path / "there"
+    there.write_text("mine")
+    for folder, said in (
+        (there, "is a file: contradictions need a folder"),
+        (there / "below", "cannot be made: Not a directory"),
+        ("-", "contradictions need a folder, not -"),
+    ):
+        assert main(["hunt", "solvers", "-o", str(folder)]) == 2
+        assert said in capsys.readouterr().err
+    assert there.read_text() == "mine"

@@ -100,6 +100,19 @@ def test_what_is_no_answer_is_refused(
         doctor_view("d", answer | change)
 
 
+def test_what_no_answer_holds_is_said_in_one_sentence(answer: dict[str, Any]) -> None:
+    for value in (10**400, -1, 1e308, "text", None, [], {}, [{}]):
+        for size in answer["sizes"]:
+            for field in size:
+                sizes = [size | {field: value}]
+                try:
+                    doctor_view("d", answer | {"sizes": sizes, "largest": size["asked"]})
+                except InputError as error:
+                    said = str(error)
+                    assert said.startswith("d is no complete answer of doctor: ")
+                    assert len(said) < 120
+
+
 def test_the_answer_stands_before_the_plans_of_a_folder(
     answer: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
