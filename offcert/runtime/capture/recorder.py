@@ -37,7 +37,7 @@ from offcert.runtime.watch.operators import (
     tensors_of,
 )
 from offcert.runtime.watch.rule import EvictionRule
-from offcert.runtime.watch.saved_hooks import EnteredHooks, Owned, dtype_name
+from offcert.runtime.watch.saved_hooks import Owned, dtype_name
 from offcert.runtime.watch.sharded import local
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes, StorageRecord
@@ -98,7 +98,7 @@ class Recorder(Session):
         self._gradient_path = ""
         self._in_backward = False
         self._node_count = NodeCount()
-        self._context: EnteredHooks | None = None
+        self._is_saving = False
         # The calls of the root whose results wait for a gradient.
         self._waiting: set[int] = set()
 
@@ -139,7 +139,8 @@ class Recorder(Session):
             self.tracker.start(self.hooks.parts.sharded)
             self.tracker.announcer = self._announce
             self.tracker.listener = self._listen
-        self._context = EnteredHooks(self._storages)
+        self._storages.enter()
+        self._is_saving = True
         self._node_count = NodeCount()
         return self
 
@@ -149,9 +150,9 @@ class Recorder(Session):
         self._leave_hooks()
 
     def _leave_hooks(self) -> None:
-        context, self._context = self._context, None
-        if context is not None:
-            context.leave()
+        saving, self._is_saving = self._is_saving, False
+        if saving:
+            self._storages.leave()
 
     def tick(self, event: Event) -> None:
         """Note an event as a moment."""

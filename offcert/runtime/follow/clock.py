@@ -179,20 +179,6 @@ class StepClock(Session):
 _NOTHING = EventRow(NONE, ())
 
 
-def listen(
-    hooks: Hooks, step_plans: Sequence[StepPlan], *, idle: bool, full: bool, every: bool
-) -> None:
-    """Hook the modules whose calls matter to some plans, or `every` module.
-
-    Steps under plans that change nothing count if `idle`; steps hear of every operation if `full`.
-    """
-    plans = [each for each in step_plans if idle or not each.is_idle]
-    tables = [each.full_table if full else each.table for each in plans]
-    heard = {path for table in tables for path in table.heard}
-    left = {path for table in tables for path in table.left}
-    hooks.listen(None if every else heard, None if every else left)
-
-
 class GradientTurns:
     """A hook on a tensor: each time its gradient arrives, an operation may begin."""
 

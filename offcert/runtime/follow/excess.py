@@ -189,18 +189,17 @@ class StepEntries:
         self._alike = table.alike
 
     def add(self, operation: int, size: int, tensor: torch.Tensor) -> StorageEntry:
-        """Return the entry of a storage of so many bytes that is saved for the first time.
+        """Return the entry of a storage that a smaller step saves for the first time.
 
-        In a smaller step it is the first one not met that the same operation saved, of the same
-        type and with as many dimensions, into which it fits; if there is none, it is unforeseen.
+        It is the first one not met that the same operation saved, of the same type and with as many
+        dimensions, into which so many bytes fit; if there is none, it is unforeseen.
         """
-        if self.smaller is not None:
-            kind = (operation, dtype_name(tensor.dtype), tensor.dim())
-            for place in self._alike.get(kind, ()):
-                fits = size <= place.size and fits_into(tensor.shape, place.shape)
-                if fits and place not in self.by_place:
-                    self.spared.append(Spared(place, place.size - size))
-                    return self.put(place, size)
+        kind = (operation, dtype_name(tensor.dtype), tensor.dim())
+        for place in self._alike.get(kind, ()):
+            fits = size <= place.size and fits_into(tensor.shape, place.shape)
+            if fits and place not in self.by_place:
+                self.spared.append(Spared(place, place.size - size))
+                return self.put(place, size)
         place = SavedPlace(operation, size, dtype_name(tensor.dtype), tuple(tensor.shape), 0)
         while place in self.by_place:
             place = place._replace(ordinal=place.ordinal + 1)

@@ -14,7 +14,7 @@ from torch import nn
 
 from offcert.core.errors import OffcertError
 from offcert.runtime.follow.accounts import Accounts
-from offcert.runtime.follow.clock import IdleRun, listen
+from offcert.runtime.follow.clock import IdleRun
 from offcert.runtime.follow.counting import Counting, Reserved
 from offcert.runtime.follow.kinds import Kinds
 from offcert.runtime.follow.options import FollowOptions
@@ -68,6 +68,16 @@ class StepListener(Protocol):
         """Take note that an entry has failed in the midst of a step."""
 
 
+def _passed_on(name: str) -> Any:
+    """Return a method that calls the one of this name of a listener, if that is still there."""
+
+    def call(self: Relay, *given: Any) -> Any:
+        listener = self.listener()
+        return None if listener is None else getattr(listener, name)(*given)
+
+    return call
+
+
 class Relay:
     """Passes on what hooks, steps and counters say, to a listener that it does not keep alive.
 
@@ -83,28 +93,10 @@ class Relay:
         listener = self.listener()
         return None if listener is None else listener.begin(args, kwargs)
 
-    def left(self, session: Session, output: Any) -> None:
-        """The call of the model has returned, or raised."""
-        listener = self.listener()
-        if listener is not None:
-            listener.left(session, output)
-
-    def plan_number(self, session: Session) -> int | None:
-        """Return the number of the plan that a session follows, if anything runs again in it."""
-        listener = self.listener()
-        return None if listener is None else listener.plan_number(session)
-
-    def ended(self, run: StepRun) -> None:
-        """Pass on that a backward pass has ended."""
-        listener = self.listener()
-        if listener is not None:
-            listener.ended(run)
-
-    def failed(self, error: Exception, reason: str, session: Session | None) -> None:
-        """Pass on that an entry has failed; nobody hears of it after the context is gone."""
-        listener = self.listener()
-        if listener is not None:
-            listener.failed(error, reason, session)
+    left = _passed_on("left")
+    plan_number = _passed_on("plan_number")
+    ended = _passed_on("ended")
+    failed = _passed_on("failed")
 
     def announce(self, func: Any, args: Any, kwargs: Any) -> None:
         """Pass on that an operator is called."""
@@ -193,10 +185,16 @@ class Follower:
         self._thread = None
 
     def hear(self, *, full: bool = False, every: bool = False) -> None:
-        """Hook the modules that steps by the plans have to hear of, or `every` module."""
+        """Hook the modules that steps by the plans have to hear of, or `every` module.
+
+        Steps under plans that change nothing count if something is asked of them.
+        """
         full = full or self._full
-        idle = self._asks or full
-        listen(self.hooks, self.step_plans, idle=idle, full=full, every=every)
+        plans = [each for each in self.step_plans if self._asks or full or not each.is_idle]
+        tables = [each.full_table if full else each.table for each in plans]
+        heard = {path for table in tables for path in table.heard}
+        left = {path for table in tables for path in table.left}
+        self.hooks.listen(None if every else heard, None if every else left)
 
     @property
     def _full(self) -> bool:
@@ -273,8 +271,7 @@ class Follower:
         self.close_run("another step began")
         found = self.choose(call)
         if isinstance(found, str):
-            listener = self.relay.listener()
-            known = None if listener is None else listener.reason_without_plan(call)
+            known = (self.relay.listener() or self).reason_without_plan(call)
             self._refuse("unplanned", known or found)
             return None
         chosen, *others = found
@@ -314,8 +311,8 @@ class Follower:
         self.reserved.begin(chosen)
         full = self._full or counter is not None
         told = self.relay.ended, self.reserved, full, self.counting.known(chosen)
-        listener = self.relay.listener() if self._grows else None
-        run = (listener or self).new_run(chosen, mover, counter, self.options.strict, *told)
+        listener = self.relay.listener() or self
+        run = listener.new_run(chosen, mover, counter, self.options.strict, *told)
         self.mover_maker.took(chosen, room, run)
         self.hear(full=full, every=run.hears_all)
         accepted = run.accepts(call)
@@ -341,9 +338,7 @@ class Follower:
             self.kinds.ended(run)
             if self.accounts.close(run).unforeseen:
                 self.hooks.look_again()
-            listener = self.relay.listener() if self._grows else None
-            if listener is not None:
-                listener.closed(run)
+            (self.relay.listener() or self).closed(run)
 
     def closed(self, run: StepRun) -> None:
         """Do nothing more: all is done in `close_run`."""

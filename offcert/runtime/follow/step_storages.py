@@ -39,11 +39,11 @@ class StepStorages(SavedStorages):
         """The step, which its guard is told of."""
         return self._run
 
-    def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
-        """Return the context in which autograd saves handles."""
+    def enter(self) -> None:
+        """Let autograd save handles in the calling thread until they are left."""
         mine = StepStorages.pack.__wrapped__, StepStorages.unpack  # type: ignore[attr-defined]
         keep_uncompiled(*mine, StepRun.saved, StorageEntry.__init__, Handle.__init__)
-        return super().hooks()
+        super().enter()
 
     @guarded(SavedStorages._alone)
     def pack(self, tensor: torch.Tensor) -> Handle:

@@ -26,7 +26,7 @@ from offcert.runtime.torch_private import (
     tree_leaves,
     tree_unflatten,
 )
-from offcert.runtime.watch.entries import View
+from offcert.runtime.watch.entries import View, viewed
 from offcert.runtime.watch.guard import RecomputeError, SegmentProof
 from offcert.runtime.watch.operators import changed_in_place, tensors_of
 
@@ -286,7 +286,7 @@ class Give(Watch):
             size = self.keeper.largest[result.device]
             place = torch.empty(size, dtype=torch.uint8, device=result.device)
             self._places[result.device] = place
-        return result.view.of(place)
+        return viewed(place, *result.view)
 
 
 def _seen_as(view: View, tensor: torch.Tensor) -> torch.Tensor:

@@ -30,10 +30,6 @@ class View(NamedTuple):
         """Return dtype, shape, strides and offset of a tensor in its storage."""
         return cls(tensor.dtype, tensor.shape, tensor.stride(), int(tensor.storage_offset()))
 
-    def of(self, data: torch.Tensor) -> torch.Tensor:
-        """Return this view of bytes; it shares their version."""
-        return viewed(data, *self)
-
 
 def viewed(
     data: torch.Tensor,
@@ -130,10 +126,6 @@ class StorageEntry:
         """Register a handle; the entry lives as long as one of them."""
         self.handles.append(weakref.ref(handle))
 
-    def _alive(self) -> list[Handle]:
-        handles = [reference() for reference in self.handles]
-        return [handle for handle in handles if handle is not None]
-
     @property
     def away(self) -> bool:
         """Whether nothing of it is on the device."""
@@ -187,9 +179,8 @@ class StorageEntry:
 
     def versions(self) -> dict[int, int]:
         """Return the versions of the storage on the device, by who knows them."""
-        found = {
-            id(each): each.tensor._version for each in self._alive() if each.tensor is not None
-        }
+        alive = [each for reference in self.handles if (each := reference()) is not None]
+        found = {id(each): each.tensor._version for each in alive if each.tensor is not None}
         return found if self.data is None else found | {id(self): self.data._version}
 
     def drop(self) -> None:

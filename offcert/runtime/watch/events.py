@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -22,7 +22,7 @@ from torch import nn
 from offcert.runtime.torch_private import queue_callback
 from offcert.runtime.watch.guard import Guard, guarded, require_same
 from offcert.runtime.watch.operators import is_recomputing
-from offcert.runtime.watch.saved_hooks import EnteredHooks
+from offcert.runtime.watch.saved_hooks import SavedStorages
 from offcert.runtime.watch.sharded import Parts
 
 ENTER = "enter"  # the module is called
@@ -53,38 +53,29 @@ class Event(NamedTuple):
     again: int = 0
 
 
-def tensors_in(values: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors in nested tuples, lists, dictionaries and dataclasses, in order."""
-    if isinstance(values, torch.Tensor):
-        yield values
-    elif isinstance(values, list | tuple):
-        for value in values:
-            yield from tensors_in(value)
-    elif isinstance(values, Mapping):
-        for value in values.values():
-            yield from tensors_in(value)
-    elif is_dataclass(values) and not isinstance(values, type):
-        for item in fields(values):
-            yield from tensors_in(getattr(values, item.name, None))
-
-
 def gather_tensors(values: Any, found: list[torch.Tensor]) -> None:
-    """Add the tensors of `tensors_in` to a list, in order; quick where there is little else."""
+    """Add the tensors in nested tuples, lists, dictionaries and dataclasses to a list, in order."""
+    # Whatever there is a lot of is told by its type alone, which takes the least time.
     kind = type(values)
     if kind is torch.Tensor:
         found.append(values)
-    elif kind is tuple or kind is list:
+    elif kind in _WITHOUT_TENSORS:
+        return
+    elif kind is tuple or kind is list or isinstance(values, list | tuple):
         for value in values:
             if type(value) is torch.Tensor:
                 found.append(value)
             elif value is not None:
                 gather_tensors(value, found)
-    elif kind is dict:
+    elif kind is dict or isinstance(values, Mapping):
         for value in values.values():
             if value is not None:
                 gather_tensors(value, found)
-    elif kind not in _WITHOUT_TENSORS:
-        found.extend(tensors_in(values))
+    elif isinstance(values, torch.Tensor):
+        found.append(values)
+    elif is_dataclass(values) and not isinstance(values, type):
+        for item in fields(values):
+            gather_tensors(getattr(values, item.name, None), found)
 
 
 _WITHOUT_TENSORS = frozenset((bool, int, float, str, type(None)))
@@ -118,7 +109,7 @@ class Local:
     backward: Session | None = None
     depth: int = 0
     error: BaseException | None = None  # That was being handled when the root was called
-    saving: EnteredHooks | None = None  # Left when the forward pass is
+    saving: SavedStorages | None = None  # Left when the forward pass is
 
     @property
     def failing(self) -> bool:
@@ -243,7 +234,8 @@ class Session:
         # What runs again gives results only: gradients go through the graph of the first run.
         if not torch.is_grad_enabled() or is_recomputing():
             return
-        found = (values,) if isinstance(values, torch.Tensor) else tensors_in(values)
+        found: list[torch.Tensor] = []
+        gather_tensors(values, found)
         for index, tensor in enumerate(found):
             # Leaves are left alone: a hook would stay on the caller's tensor.
             if tensor.grad_fn is not None:

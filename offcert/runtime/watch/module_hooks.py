@@ -158,18 +158,14 @@ def _message() -> str:
         "the model trains, but no call of it has been seen, so no plan is followed: call the model "
         "itself, as model(...), not its forward method nor a module inside of it"
     )
-    if not _has_compiled():
+    dynamo: Any = sys.modules.get(COMPILER_COUNTS)
+    if dynamo is None or not dynamo.counters["frames"]["total"]:
+        # The compiler has not been at work in this process.
         return said
     return (
         f"{said}; what torch.compile makes of it hides when it is called: compile it with the plan "
         "instead, torch.compile(model, backend=offcert.backend(certificate))"
     )
-
-
-def _has_compiled() -> bool:
-    """Whether the compiler has been at work in this process."""
-    dynamo: Any = sys.modules.get(COMPILER_COUNTS)
-    return dynamo is not None and dynamo.counters["frames"]["total"] > 0
 
 
 class _ModuleHook(UncopiedHook):

@@ -28,23 +28,7 @@ from offcert.runtime.watch.tracker import LiveBytes
 class Holder(Protocol):
     """An object that knows the hooks that have been entered in a thread."""
 
-    saving: EnteredHooks | None
-
-
-class EnteredHooks:
-    """Saved-tensor hooks of a thread, entered and left apart from each other."""
-
-    def __init__(self, storages: SavedStorages) -> None:
-        self._storages = storages
-        self._hooks = storages.hooks()
-        self._hooks.__enter__()
-
-    def leave(self) -> None:
-        """Leave them, wherever they are among others of the calling thread.
-
-        If another thread has entered them, it leaves them when autograd saves something next.
-        """
-        self._storages.closed |= not _take_out(self._hooks.pack_hook)
+    saving: SavedStorages | None
 
 
 def _take_out(pack: Any) -> bool:
@@ -72,9 +56,11 @@ def enter_saving(
         return
     assert storages is not None
     try:
-        local.saving = EnteredHooks(storages)
+        storages.enter()
     except RuntimeError as error:
         deviate(f"saved-tensor hooks are not allowed here: {error}")
+    else:
+        local.saving = storages
 
 
 def leave_saving(local: Holder) -> None:
@@ -175,12 +161,19 @@ class SavedStorages:
         # Not a dictionary that forgets the dead: that costs more than all of them take.
         self.by_address: dict[int, weakref.ref[StorageEntry]] = {}
 
-    def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
-        """Return the context in which autograd saves handles."""
+    def enter(self) -> None:
+        """Let autograd save handles in the calling thread until they are left."""
         # Compiled code calls them, and would compile them, again and again.
         pack: Any = SavedStorages.pack
         keep_uncompiled(GUARDED_CALL, pack.__wrapped__, SavedStorages.unpack)
-        return torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
+        push_saved_hooks(self.pack, self.unpack)
+
+    def leave(self) -> None:
+        """Leave the hooks, wherever they are among others of the calling thread.
+
+        If another thread has entered them, it leaves them when autograd saves something next.
+        """
+        self.closed |= not _take_out(self.pack)
 
     def saved(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> StorageEntry:
         """Return the entry of a storage that is saved for the first time."""

@@ -281,14 +281,6 @@ class Parts:
         kinds = (each.device.type for each in held)
         return next((kind for kind in kinds if kind != "meta"), "cpu")
 
-    def training(self) -> list[bool]:
-        """Return which modules are in training mode."""
-        return [module.training for module in self.modules]
-
-    def trained(self) -> list[bool]:
-        """Return which parameters require gradients."""
-        return [parameter.requires_grad for parameter in self.parameters]
-
     def storages(self) -> dict[int, weakref.ref[torch.UntypedStorage]]:
         """Return the storages of the modules now, by address.
 

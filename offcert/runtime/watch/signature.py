@@ -33,8 +33,8 @@ def signature(parts: Parts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Si
     found = [
         list(map(_describe, leaves)),
         autocast,
-        _runs(parts.training()),
-        _runs(parts.trained()),
+        _runs([module.training for module in parts.modules]),
+        _runs([parameter.requires_grad for parameter in parts.parameters]),
     ]
     # What it gathers, frees and reduces, if `fully_shard` was applied.
     return [*found, parts.sharded.flags()] if parts.sharded else found
