@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 
 from offcert.core.compiled import FloatArray
 from offcert.core.platform import Kind
-from offcert.formulations.common.highs import run_highs
+from offcert.formulations.common.highs import run_linprog
 from offcert.formulations.joint.room import Contents, Grid, Room, beside_outputs
 from offcert.questions.schedule.problem import Problem
 
@@ -320,16 +320,8 @@ class JointProgram:
         rows, cost, upper = _counted(self, counts)
         shape = (len(rows.low), len(cost))
         matrix: Any = csr_array((rows.values, (rows.rows, rows.columns)), shape=shape)
-        answer = run_highs(
-            "linprog",
-            time_limit,
-            c=cost,
-            A_ub=-matrix,
-            b_ub=-np.array(rows.low),
-            bounds=np.stack([np.zeros(len(upper)), upper], axis=1),
-            method=method,
-            options={"time_limit": time_limit},
-        )
+        bounds = np.stack([np.zeros(len(upper)), upper], axis=1)
+        answer = run_linprog(cost, -matrix, -np.array(rows.low), bounds, time_limit, method)
         if answer.status != 0:
             return None
         found = (-answer.ineqlin.marginals).tolist()
