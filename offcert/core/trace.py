@@ -238,6 +238,13 @@ class Trace:
         """The number of each gap, by its tensor and the uses before and after it."""
         return {(gap.tensor, gap.before, gap.after): number for number, gap in enumerate(self.gaps)}
 
+    def first_gaps(self, gaps: Iterable[int]) -> dict[int, int]:
+        """Return, for each tensor of some gaps, the first of them: where it leaves the device."""
+        first: dict[int, int] = {}
+        for gap in sorted(gaps):
+            first.setdefault(self.gaps[gap].tensor, gap)
+        return first
+
     @cached_property
     def gaps_entering(self) -> tuple[tuple[int, ...], ...]:
         """For each operation, the numbers of the gaps that are over it first.

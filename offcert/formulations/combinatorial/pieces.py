@@ -37,10 +37,7 @@ class StepPiece:
 def pieces_of(problem: Problem) -> list[StepPiece]:
     """Return the pieces of a step in their order, without those in which nothing can move.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any; nothing runs again.
+    Nothing runs again.
     """
     trace = problem.trace
     cuts = [*_cuts(trace), len(trace)]
@@ -71,12 +68,8 @@ def classes_of(pieces: list[StepPiece]) -> list[tuple[Problem, list[StepPiece]]]
 def pieces_bound(problem: Problem) -> Bound | None:
     """Return the bound of the fractional optima of all pieces, and what runs between them.
 
-    None if there are fewer than two pieces, for then the fractional optimum says as much.
-
-    Parameters
-    ----------
-    problem : Problem
-        A feasible one.
+    The problem is a feasible one. None if there are fewer than two pieces, for then the fractional
+    optimum says as much.
     """
     pieces = pieces_of(problem)
     if len(pieces) < 2:

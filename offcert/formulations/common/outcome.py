@@ -227,14 +227,6 @@ class ModelRun(SolverRun):
         return ModelOutcome(status, best, self.lower_bound, claim, **self.record)
 
 
-def first_evicted(trace: Trace, evicted: Iterable[int]) -> dict[int, int]:
-    """Return, for each tensor with an evicted gap, the first one: the gap its offload names."""
-    found: dict[int, int] = {}
-    for gap in sorted(evicted):
-        found.setdefault(trace.gaps[gap].tensor, gap)
-    return found
-
-
 def rough_plans(trace: Trace, rough: Schedule) -> list[Plan]:
     """Return plans that follow times which need not be feasible at full resolution.
 

@@ -29,7 +29,7 @@ from offcert.formulations.common.grid import (
     transfer_times,
     useful_gaps,
 )
-from offcert.formulations.common.outcome import first_evicted, rough_plans
+from offcert.formulations.common.outcome import rough_plans
 from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import Schedule, Transfer
@@ -114,7 +114,7 @@ class TimeGrid(GridData):
             Transfer(Kind.PREFETCH, gap, start, start + lengths[gap])
             for gap, start in evicted.items()
         ]
-        for tensor, gap in first_evicted(trace, evicted).items():
+        for tensor, gap in trace.first_gaps(evicted).items():
             start = offloads[tensor]
             end = start + self.offloads[tensor].length
             transfers.append(Transfer(Kind.OFFLOAD, gap, start, end))

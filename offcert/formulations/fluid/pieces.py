@@ -98,9 +98,7 @@ class _Layout:
         self.duplex = problem.platform.duplex
         self.rates = {kind: problem.platform.rate(kind) for kind in Kind}
         self.pieces: list[TransferPiece] = []
-        self.first_gap: dict[int, int] = {}
-        for gap in sorted(amounts.returned):
-            self.first_gap.setdefault(self.trace.gaps[gap].tensor, gap)
+        self.first_gap = self.trace.first_gaps(amounts.returned)
 
     def fill(self, instant: int, begin: int, end: int) -> bool:
         """Add the pieces of the stretch before an instant; False if they do not fit."""

@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 
 from offcert.core.compiled import FloatArray
 from offcert.core.platform import Kind
-from offcert.formulations.common.highs import run_highs
+from offcert.formulations.common.highs import run_linprog
 from offcert.formulations.joint.room import Contents, Grid, Room, beside_outputs
 from offcert.questions.schedule.problem import Problem
 
@@ -90,18 +90,9 @@ class Solved:
 class JointProgram:
     """Columns and rows for one problem and grid; times in units of the computing time.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem with a network.
-    known : Contents
-        Of the network.
-    grid : Grid
-        Where it is cut.
-    room : sequence of Room
-        For each moment, what the running computation leaves to all that it does not use.
-    ignored : collection of int
-        Values about which nothing is said: so the program is smaller, and its optimum no greater.
+    The problem has a network, which is cut at the moments of the grid; at each the running
+    computation leaves some room to all that it does not use. Nothing is said about the values that
+    are ignored: so the program is smaller, and its optimum no greater.
     """
 
     def __init__(
@@ -329,16 +320,8 @@ class JointProgram:
         rows, cost, upper = _counted(self, counts)
         shape = (len(rows.low), len(cost))
         matrix: Any = csr_array((rows.values, (rows.rows, rows.columns)), shape=shape)
-        answer = run_highs(
-            "linprog",
-            time_limit,
-            c=cost,
-            A_ub=-matrix,
-            b_ub=-np.array(rows.low),
-            bounds=np.stack([np.zeros(len(upper)), upper], axis=1),
-            method=method,
-            options={"time_limit": time_limit},
-        )
+        bounds = np.stack([np.zeros(len(upper)), upper], axis=1)
+        answer = run_linprog(cost, -matrix, -np.array(rows.low), bounds, time_limit, method)
         if answer.status != 0:
             return None
         found = (-answer.ineqlin.marginals).tolist()

@@ -10,7 +10,6 @@ schedules that offload after the turn are as near as any other.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
@@ -25,6 +24,7 @@ from offcert.formulations.common.outcome import (
     ModelRun,
     OnSolution,
     SolverClaim,
+    SolverRun,
     rough_plans,
 )
 from offcert.formulations.models.interval_data import IntervalData, choose_grid, prepare
@@ -233,16 +233,13 @@ def dive(
         Its bound is what the solver refuted plus one, or the compute time if it refuted nothing;
         then there is no claim. ``statistics["dives"]`` says how many dives there were.
     """
-    began = time.monotonic()
-    deadline = began + time_limit
+    run = SolverRun(time_limit=time_limit, workers=workers, seed=seed)
     random = np.random.default_rng(seed)
     best = incumbent
     bound = problem.trace.compute_time
     lowest = max(lower_bound, bound)
-    statistics: dict[str, object] = {"time_limit": time_limit, "workers": workers, "seed": seed}
-    error, interrupted = None, False
     dives = 0
-    while best.makespan > lowest and (left := deadline - time.monotonic()) > 0:
+    while best.makespan > lowest and (left := time_limit - run.elapsed) > 0:
         target = lowest
         if dives % _DIVES == _DIVES - 1:
             target += int(random.random() * (best.makespan - 1 - lowest))
@@ -257,26 +254,16 @@ def dive(
         dives += 1
         # Solver and grid of the last dive count.
         settings = outcome.statistics
-        statistics |= {name: settings[name] for name in ("solver", "grid") if name in settings}
-        error, interrupted = outcome.error, outcome.interrupted
+        run.statistics |= {name: settings[name] for name in ("solver", "grid") if name in settings}
+        run.error, run.interrupted = outcome.error, outcome.interrupted
         if outcome.schedule is not None and outcome.schedule.makespan < best.makespan:
             best = outcome.schedule
         # A dive that was cut short has a valid bound too, but perhaps below the one that was given.
         bound = max(bound, outcome.lower_bound)
         lowest = max(lowest, bound)
-        if interrupted or error is not None:
+        if run.interrupted or run.error is not None:
             break
-    statistics["dives"] = dives
+    run.statistics["dives"] = dives
     status = SolveStatus.OPTIMAL if best.makespan <= bound else SolveStatus.FEASIBLE
     claim = SolverClaim(bound, CP_SAT) if bound > problem.trace.compute_time else None
-    seconds = round(time.monotonic() - began, 3)
-    return ModelOutcome(
-        status,
-        best,
-        bound,
-        claim,
-        error=error,
-        interrupted=interrupted,
-        seconds=seconds,
-        statistics=statistics,
-    )
+    return ModelOutcome(status, best, bound, claim, **run.record)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from offcert.core.platform import Kind
 from offcert.formulations.common.linear_model import ONE, LinearModel, Terms, scaled, value_of
-from offcert.formulations.common.outcome import first_evicted
 from offcert.formulations.common.time_grid import StartWindow, TimeGrid
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
@@ -244,7 +243,7 @@ def plan_of(
     ]
     placed += [
         _place(Kind.OFFLOAD, number, transfers.out[tensor], values)
-        for tensor, number in first_evicted(problem.trace, evicted).items()
+        for tensor, number in problem.trace.first_gaps(evicted).items()
     ]
     placed.sort(key=lambda item: (item.key, problem.trace.gaps[item.gap].after))
     begins = _begins(placed, axis, problem.platform.duplex, values)

@@ -112,11 +112,9 @@ class SimulatedRun:
     def schedule(self) -> Schedule:
         """Return the schedule, with the times of the simulation."""
         transfers = [Transfer(Kind.PREFETCH, gap, *times) for gap, times in self.prefetches.items()]
-        first: dict[int, int] = {}
-        for gap in sorted(self.prefetches):
-            first.setdefault(self.trace.gaps[gap].tensor, gap)
         transfers += [
-            Transfer(Kind.OFFLOAD, gap, *self.offloads[tensor]) for tensor, gap in first.items()
+            Transfer(Kind.OFFLOAD, gap, *self.offloads[tensor])
+            for tensor, gap in self.trace.first_gaps(self.prefetches).items()
         ]
         return Schedule(self.starts, self.ends, transfers)
 

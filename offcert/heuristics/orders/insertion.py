@@ -139,10 +139,7 @@ def moved(trace: Trace, gaps: Iterable[int]) -> Cost:
 
 def without(plan: Plan, trace: Trace, kept: frozenset[int]) -> Plan:
     """Return a plan with the transfers of some of its gaps alone, in its order."""
-    first: dict[int, int] = {}
-    for gap in sorted(kept):
-        first.setdefault(trace.gaps[gap].tensor, gap)
-    moves = []
+    first, moves = trace.first_gaps(kept), []
     for move in plan.moves:
         tensor = trace.gaps[move.gap].tensor
         if move.kind is Kind.PREFETCH and move.gap in kept:

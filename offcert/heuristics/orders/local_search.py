@@ -122,12 +122,10 @@ def _reach(trace: Trace, limits: IntArray, gap: int, operation: int, stay: _Stay
 def _assemble(trace: Trace, stays: dict[int, _Stay]) -> Plan:
     """Order the transfers by slot, offloads first, and within those as they were."""
     entries: list[tuple[int, bool, int, int]] = []
-    first: dict[int, int] = {}
-    for gap in sorted(stays):
-        stay = stays[gap]
-        # A tensor leaves once, before all its returns, and its offload names the first gap.
-        if first.setdefault(trace.gaps[gap].tensor, gap) == gap:
-            entries.append((stay.leave, False, stay.leave_rank, gap))
+    # A tensor leaves once, before all its returns, and its offload names the first gap.
+    for gap in trace.first_gaps(stays).values():
+        entries.append((stays[gap].leave, False, stays[gap].leave_rank, gap))
+    for gap, stay in stays.items():
         entries.append((stay.back, True, stay.back_rank, gap))
     return Plan(_moves(sorted(entries)))
 

@@ -38,12 +38,8 @@ from offcert.questions.schedule.schedule import Schedule, Transfer
 
 def leaving_again(trace: Trace, gaps: Iterable[int]) -> set[int]:
     """Return those of some gaps whose tensor has an earlier one among them."""
-    first: dict[int, int] = {}
-    found = set()
-    for gap in sorted(gaps):
-        if first.setdefault(trace.gaps[gap].tensor, gap) != gap:
-            found.add(gap)
-    return found
+    chosen = set(gaps)
+    return chosen.difference(trace.first_gaps(chosen).values())
 
 
 def later_gaps(trace: Trace, gaps: Iterable[int]) -> dict[int, int]:
