@@ -7,6 +7,7 @@ Everything is computed anew, in some minutes: the evidence and the section, whic
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -288,6 +289,7 @@ def stated_again() -> dict[str, Again]:
 
 def main() -> None:
     """Compute everything, write the evidence and replace the section."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None).parse_args()
     found = evidence()
     found.write(DOCS)
     replace_section(DOCS / "claims.md", HEADING, program_section(found))

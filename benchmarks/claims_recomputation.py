@@ -8,6 +8,7 @@ which is replaced; the rest of the page stays.
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -296,6 +297,7 @@ def stated_again() -> dict[str, Again]:
 
 def main() -> None:
     """Compute everything, write the evidence and replace the section."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None).parse_args()
     found = evidence()
     found.write(DOCS)
     replace_section(DOCS / "claims.md", HEADING, recomputation_section(found))

@@ -8,6 +8,7 @@ part of `benchmarks/claims.py`, which does the same.
 
 from __future__ import annotations
 
+import argparse
 import math
 import random
 import sys
@@ -309,6 +310,7 @@ def stated_again() -> dict[str, Again]:
 
 def main() -> None:
     """Certify everything and write the evidence."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None).parse_args()
     evidence().write(DOCS)
     print(f"wrote the evidence of the theorems in {DOCS}", file=sys.stderr)
 

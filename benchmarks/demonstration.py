@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +111,12 @@ def _training_lines(training: dict[str, Any], certificate: Certificate) -> list[
     ]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print the report on the folder named by the only argument."""
+def main() -> int:
+    """Print the report on a folder."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="where make demo has left its files")
     try:
-        (folder,) = arguments
-        print(write_summary(Path(folder)))
+        print(write_summary(parser.parse_args().folder))
     except (InputError, ValueError, json.JSONDecodeError) as error:
         print(f"benchmarks.demonstration: {error}", file=sys.stderr)
         return 2
@@ -123,4 +124,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

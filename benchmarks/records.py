@@ -9,6 +9,7 @@ Problems of which no schedule is known are counted as such, and in nothing else.
 
 from __future__ import annotations
 
+import argparse
 from collections import defaultdict
 
 from offcert.certification.search import chooses_execution
@@ -38,6 +39,7 @@ def line(group: str, rows: list[tuple[float, float, float]]) -> str:
 
 def main() -> None:
     """Print the table."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None).parse_args()
     groups: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     once: list[tuple[float, float, float]] = []
     for family in Library().families():

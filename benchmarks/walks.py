@@ -8,6 +8,7 @@ prints ``path:line name`` for every ``path:name`` of the section, as editors ope
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 import sys
@@ -51,6 +52,7 @@ def line_of(path: str, name: str, root: Path = ROOT) -> int | None:
 
 def main() -> int:
     """Print the walks."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None).parse_args()
     lacking = 0
     for title, steps in walks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")).items():
         print(title)

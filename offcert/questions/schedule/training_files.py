@@ -7,7 +7,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from offcert.core.documents import Fields, read_document, require_format, write_json
+from offcert.core.documents import (
+    Fields,
+    canonical_digest,
+    read_document,
+    require_format,
+    write_json,
+)
 from offcert.core.errors import InputError
 from offcert.core.forms import OBJECT, TEXT, Integer, Member, Object, OrNull, Record
 from offcert.core.list_forms import Each, InOrder
@@ -205,5 +211,6 @@ def _require_derived(fields: Fields, record: TrainingRecord) -> None:
     """Refuse sums and quotients that are not those of the rest."""
     expected = training_to_json(record)
     for name in ("times", "peaks", "errors", "operations"):
-        if fields.get(name, (dict, list)) != expected[name]:
+        # As text: for Python 0, 0.0 and false are one number.
+        if canonical_digest(fields.get(name, (dict, list))) != canonical_digest(expected[name]):
             raise InputError(f"{name} must be {show(expected[name])}, which follow from the rest")

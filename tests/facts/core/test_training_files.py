@@ -98,6 +98,9 @@ def test_what_is_written_is_read(record: TrainingRecord, tmp_path: Path) -> None
         ({"times": {"certified": 10, "predicted": 15, "measured": 15}}, "times must be"),
         ({"peaks": {"predicted": 12, "measured": 11}}, "peaks must be"),
         ({"errors": {}}, "errors must be"),
+        ({"errors": made().errors() | {"peak": False}}, "errors must be"),
+        ({"errors": made().errors() | {"peak": -0.0}}, "errors must be"),
+        ({"times": {"certified": 10, "predicted": 15.0, "measured": 18}}, "times must be"),
     ],
 )
 def test_what_does_not_follow_or_is_not_known_is_refused(

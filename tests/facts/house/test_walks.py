@@ -1,4 +1,4 @@
-"""The walks of CONTRIBUTING.md lead along files and functions that exist, each on one page."""
+"""The walks of CONTRIBUTING.md lead along what exists, each on one page; benchmarks have a help."""
 
 from pathlib import Path
 
@@ -25,3 +25,8 @@ def test_a_step_that_is_not_there_is_found_out(tmp_path: Path) -> None:
     text = "\n## Three walks\n\n**A** `some.py:One.two`, `some.py:two`, `no.py:one`\n\n## Rules\n"
     (steps,) = walks(text).values()
     assert [line_of(*step, tmp_path) for step in steps] == [2, None, None]
+
+
+def test_every_benchmark_that_is_run_says_with_help_what_it_is() -> None:
+    run = [path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("*.py")]
+    assert all("parse_args" in text for text in run if "__main__" in text)
