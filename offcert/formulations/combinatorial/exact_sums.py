@@ -65,8 +65,12 @@ class _Parting:
 def exact_sums_bound(problem: Problem, smallest: int = 1) -> Bound | None:
     """Return the bound at the operation that needs most, or None if there are too many sums.
 
-    The problem is a feasible one with atomic transfers; tensors of less than `smallest` bytes count
-    byte by byte.
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one with atomic transfers.
+    smallest : int
+        Bytes; tensors of less count byte by byte.
     """
     trace = problem.trace
     required = required_of_large(problem, smallest)

@@ -102,8 +102,12 @@ def sizes_worth_counting(problem: Problem) -> list[int]:
 def required_of_large(problem: Problem, smallest: int) -> list[int]:
     """Return the bytes that must be absent, where tensors of at least a size are absent as a whole.
 
-    The problem is a feasible one with atomic transfers; tensors of less than `smallest` bytes count
-    byte by byte.
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one, with atomic transfers.
+    smallest : int
+        Bytes; tensors of less count byte by byte.
     """
     trace = problem.trace
     needs = required_absent(problem)
@@ -137,7 +141,12 @@ def required_of_large(problem: Problem, smallest: int) -> list[int]:
 def large_tensors_bound(problem: Problem, smallest: int) -> Bound:
     """Return the largest head plus tail with large tensors whole; only for atomic transfers.
 
-    The problem is a feasible one; a tensor that counts as a whole has `smallest` bytes at least.
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
+    smallest : int
+        Bytes that a tensor has at least if it counts as a whole.
     """
     times = heads_and_tails(problem, required_of_large(problem, smallest))
     return proved(METHOD, times.bound, LargeTensors(smallest=smallest))

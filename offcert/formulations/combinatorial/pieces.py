@@ -37,7 +37,10 @@ class StepPiece:
 def pieces_of(problem: Problem) -> list[StepPiece]:
     """Return the pieces of a step in their order, without those in which nothing can move.
 
-    Nothing runs again.
+    Parameters
+    ----------
+    problem : Problem
+        Any; nothing runs again.
     """
     trace = problem.trace
     cuts = [*_cuts(trace), len(trace)]
@@ -68,8 +71,12 @@ def classes_of(pieces: list[StepPiece]) -> list[tuple[Problem, list[StepPiece]]]
 def pieces_bound(problem: Problem) -> Bound | None:
     """Return the bound of the fractional optima of all pieces, and what runs between them.
 
-    The problem is a feasible one. None if there are fewer than two pieces, for then the fractional
-    optimum says as much.
+    None if there are fewer than two pieces, for then the fractional optimum says as much.
+
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
     """
     pieces = pieces_of(problem)
     if len(pieces) < 2:

@@ -283,8 +283,14 @@ def heads_and_tails(problem: Problem, required: Sequence[int]) -> HeadsAndTails:
     kinds of link, and for schedules in which prefetches precede later offloads.
 
     On nested traces (chains, networks) with fractional transfers the largest head plus tail is the
-    optimum: the offloading paper's Theorem 2, with its Lemma 1 repaired as in NOTES, §1. The
-    problem is a feasible one, and the bytes are those of `required_absent`.
+    optimum: the offloading paper's Theorem 2, with its Lemma 1 repaired as in NOTES, §1.
+
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
+    required : sequence of int
+        Bytes, from `required_absent`.
     """
     trace = problem.trace
     out, back = (problem.platform.rate(kind) for kind in (Kind.OFFLOAD, Kind.PREFETCH))
@@ -342,8 +348,14 @@ def prop3_bound(problem: Problem, subset_sum: bool = False) -> Bound:
 
     The step lasts at least as long as all operations, and at least as long as the largest amount
     that must be absent takes to leave and come back: no byte of it can do both at once, and both
-    must happen on either side of an operation, on a duplex link too. The problem is a feasible one;
-    with `subset_sum` amounts are rounded up to reachable sums first; see `whole_tensors_count`.
+    must happen on either side of an operation, on a duplex link too.
+
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
+    subset_sum : bool
+        Round the amounts up to reachable subset sums first; see `whole_tensors_count`.
     """
     amount = max(required_absent(problem, subset_sum))
     move = math.ceil(sum(amount / problem.platform.rate(kind) for kind in Kind))
@@ -354,8 +366,12 @@ def prop3_bound(problem: Problem, subset_sum: bool = False) -> Bound:
 def fractional_bound(problem: Problem, subset_sum: bool = False) -> Bound:
     """Return the largest head plus tail: on nested traces, the fractional optimum.
 
-    The problem is a feasible one; with `subset_sum`, only for atomic transfers, amounts are rounded
-    up to reachable sums first.
+    Parameters
+    ----------
+    problem : Problem
+        A feasible one.
+    subset_sum : bool
+        Round the amounts up to reachable subset sums first; only for atomic transfers.
     """
     times = heads_and_tails(problem, required_absent(problem, subset_sum))
     name = "fractional-subset-sum" if subset_sum else "fractional"

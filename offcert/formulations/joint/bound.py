@@ -54,7 +54,13 @@ _TINY = 1e-4
 
 
 def computing_bound(problem: Problem) -> Bound:
-    """Return the bound that every computation runs once, as a proof without multipliers."""
+    """Return the bound that every computation has to run once, as a proof without multipliers.
+
+    Parameters
+    ----------
+    problem : Problem
+        A problem with a network.
+    """
     assert problem.computed is not None
     nothing = JointWeights(1, {family: {} for family in PLACES})
     proof = JointProof(moments=(), spans=(), whole=False, proof=write(JointCases((nothing,))))

@@ -90,9 +90,18 @@ class Solved:
 class JointProgram:
     """Columns and rows for one problem and grid; times in units of the computing time.
 
-    The problem has a network, which is cut at the moments of the grid; at each the running
-    computation leaves some room to all that it does not use. Nothing is said about the values that
-    are ignored: so the program is smaller, and its optimum no greater.
+    Parameters
+    ----------
+    problem : Problem
+        A problem with a network.
+    known : Contents
+        Of the network.
+    grid : Grid
+        Where it is cut.
+    room : sequence of Room
+        For each moment, what the running computation leaves to all that it does not use.
+    ignored : collection of int
+        Values about which nothing is said: so the program is smaller, and its optimum no greater.
     """
 
     def __init__(

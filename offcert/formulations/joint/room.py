@@ -70,8 +70,16 @@ def grid_of(network: Network, moments: Iterable[int], worst: int | None = None) 
     """Return the grid of some moments, with the spans that are worth their time.
 
     Those up to the end, of a few windows, and from or to the worst moment; all where that is not
-    many. One that begins with the execution says nothing of values that are made in it. The worst
-    is the one of the moments, in any order, where most bytes have to be absent.
+    many. One that begins with the execution says nothing of values that are made in it.
+
+    Parameters
+    ----------
+    network : Network
+        Any network.
+    moments : iterable of int
+        In any order.
+    worst : int, optional
+        The one of these moments where most bytes have to be absent.
     """
     chosen = tuple(sorted(set(moments)))
     last = len(chosen) + 1
@@ -114,7 +122,15 @@ class Contents:
 
 
 def contents(network: Network, offload: bool) -> Contents:
-    """Return the contents of a network's values, of which any may leave the device, or none."""
+    """Return the contents of a network's values.
+
+    Parameters
+    ----------
+    network : Network
+        Any network.
+    offload : bool
+        Whether anything may leave the device.
+    """
     values = network.values
     stored = network.stored
     states = _states(network, stored)
@@ -217,10 +233,19 @@ class Room:
 
 
 def rooms(known: Contents, grid: Grid, memory: int, whole: bool) -> list[Room]:
-    """Return the room at each moment of a grid, of so many bytes on the device.
+    """Return the room at each moment of a grid.
 
-    If `whole`, it is rounded down to what whole values take. Only those count that are of use
-    later; those that can neither return nor be made again are there.
+    Parameters
+    ----------
+    known : Contents
+        Of the network.
+    grid : Grid
+        Its moments.
+    memory : int
+        Bytes on the device.
+    whole : bool
+        Whether to round down to what whole values take. Only those count that are of use later;
+        those that can neither return nor be made again are there.
     """
     found = []
     for boundary in range(1, grid.windows):

@@ -300,12 +300,25 @@ def grow(
     by_size: bool = False,
     runs: Sequence[Runs] = (),
 ) -> JointBound:
-    """Return a tree of cases for a program and its optimum.
+    """Return a tree of cases for a program.
 
-    It grows for so many seconds, until more ticks are of no use (`target`), or until so many cases
-    are split (`most`). If `by_size`, only what runs in single windows is decided, what makes the
-    largest values first; otherwise what runs in any span, the longest first. Or it is counted how
-    many of some `runs` there are: of sets of which no two share a column.
+    Parameters
+    ----------
+    program : JointProgram
+        Any program.
+    solved : Solved
+        Its optimum.
+    seconds : float
+        Time limit.
+    target : int, optional
+        More ticks than this are of no use.
+    most : int
+        How many cases to split.
+    by_size : bool
+        Whether to decide only what runs in single windows, what makes the largest values first;
+        otherwise what runs in any span, the longest first.
+    runs : sequence of Runs, optional
+        What is counted instead: sets of which no two share a column.
     """
     growing = _Growing(program, time.monotonic() + seconds, by_size, runs)
     enough = 1 << 62 if target is None else target

@@ -44,8 +44,14 @@ def rebuilt(model: JointModel, path: tuple[Label, ...]) -> tuple[Execution, Sche
 
     Labels allow a little more than executions can do (docs/theory/joint-labels.md): what has left
     and is changed later may return in either state, and a copy may be away between two operations
-    one after the other that both use it. If the model is timeless, all of the schedule starts at 0:
-    of use is the execution.
+    one after the other that both use it.
+
+    Parameters
+    ----------
+    model : JointModel
+        If it is timeless, all of the schedule starts at 0: of use is the execution.
+    path : tuple of Label
+        From the beginning to the end.
     """
     replay = _Replay(model, path[0])
     try:

@@ -65,8 +65,14 @@ class LinkBound:
     def _ticks_left(self, begun: int, here: int, there: int) -> tuple[int, int]:
         """Return the ticks from the link's next offload to the end, and from its next prefetch.
 
-        On a simplex link both are the same; 0 where nothing has to move. So many operations have
-        begun; masks say what is on the device and on the host, or on its way there.
+        On a simplex link both are the same; 0 where nothing has to move.
+
+        Parameters
+        ----------
+        begun : int
+            How many operations have begun.
+        here, there : int
+            What is on the device and on the host, or on its way there: masks.
         """
         model, back = self._model, 0
         ticks, outwards, inwards, both = model.ticks[Kind.PREFETCH], 0, 0, 0

@@ -44,7 +44,16 @@ def search(
 ) -> Outcome:
     """Return a shortest execution, or the bound so far when time or labels run out.
 
-    Only executions of less than `limit` ticks are of interest; `most` labels may be held.
+    Parameters
+    ----------
+    model : JointModel
+        The problem.
+    memory : int
+        Bytes.
+    limit : int, optional
+        Ticks: only shorter executions are of interest.
+    seconds, most : float, int
+        Seconds and labels that may be spent.
     """
     return _Search(model, memory, limit).run(seconds, most)
 
