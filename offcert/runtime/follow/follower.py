@@ -68,16 +68,6 @@ class StepListener(Protocol):
         """Take note that an entry has failed in the midst of a step."""
 
 
-def _passed_on(name: str) -> Any:
-    """Return a method that calls the one of this name of a listener, if that is still there."""
-
-    def call(self: Relay, *given: Any) -> Any:
-        listener = self.listener()
-        return None if listener is None else getattr(listener, name)(*given)
-
-    return call
-
-
 class Relay:
     """Passes on what hooks, steps and counters say, to a listener that it does not keep alive.
 
@@ -93,10 +83,28 @@ class Relay:
         listener = self.listener()
         return None if listener is None else listener.begin(args, kwargs)
 
-    left = _passed_on("left")
-    plan_number = _passed_on("plan_number")
-    ended = _passed_on("ended")
-    failed = _passed_on("failed")
+    def left(self, session: Session, output: Any) -> None:
+        """The call of the model has returned, or raised."""
+        listener = self.listener()
+        if listener is not None:
+            listener.left(session, output)
+
+    def plan_number(self, session: Session) -> int | None:
+        """Return the number of the plan that a session follows, if anything runs again in it."""
+        listener = self.listener()
+        return None if listener is None else listener.plan_number(session)
+
+    def ended(self, run: StepRun) -> None:
+        """Pass on that a backward pass has ended."""
+        listener = self.listener()
+        if listener is not None:
+            listener.ended(run)
+
+    def failed(self, error: Exception, reason: str, session: Session | None) -> None:
+        """Pass on that an entry has failed; nobody hears of it after the context is gone."""
+        listener = self.listener()
+        if listener is not None:
+            listener.failed(error, reason, session)
 
     def announce(self, func: Any, args: Any, kwargs: Any) -> None:
         """Pass on that an operator is called."""
