@@ -52,7 +52,7 @@ class CheckpointChains(Generator):
         forward = [spread_around(rng, 300, self.spread) for _ in range(self.stages)]
         backward = [spread_around(rng, 2 * time, self.spread) for time in forward]
         more = 2 * (self.saved - 1)
-        saved = [size + _part(rng, size, more) for size in output[1:]]
+        saved = [size + rng.randint(0, int(size * more)) for size in output[1:]]
         workspace = [rng.choice((0, 0, 0, size)) for size in output[1:]]
         chain = CheckpointChain(
             forward, backward, output, saved, None, [0] * self.stages, workspace
@@ -70,11 +70,6 @@ class CheckpointChains(Generator):
         """Return how large an output is before the noise; a straight fall keeps to integers."""
         first, last = 600, Fraction(600) / self.shrink
         return max(1, int(first - (first - last) * index / self.stages))
-
-
-def _part(rng: random.Random, size: int, most: Fraction) -> int:
-    """Return a random size of up to `most` times another one."""
-    return rng.randint(0, int(size * most))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from functools import lru_cache
 from offcert.core.network import Network, sources
 from offcert.core.platform import Kind
 from offcert.core.result import COMPUTING, Bound, Infeasibility
-from offcert.core.trace import Trace
 from offcert.proofs.kinds.computed import Computed
 from offcert.proofs.registry import proved
 from offcert.questions.schedule.problem import Minimise, Problem, Recompute, Transfers
@@ -183,15 +182,10 @@ def required_absent(
     if subset_sum:
         for operation in range(len(trace)) if operations is None else operations:
             if need[operation]:
-                sizes = sizes_over(trace, operation)
-                need[operation] = least_subset_sum(sizes, need[operation])
+                gaps = zip(trace.gaps, trace.gap_sizes, strict=True)
+                sizes = sorted(size for gap, size in gaps if gap.spans(operation))
+                need[operation] = least_subset_sum(tuple(sizes), need[operation])
     return need
-
-
-def sizes_over(trace: Trace, operation: int) -> tuple[int, ...]:
-    """Return the sizes of the tensors that may be absent during an operation, increasing."""
-    gaps = zip(trace.gaps, trace.gap_sizes, strict=True)
-    return tuple(sorted(size for gap, size in gaps if gap.spans(operation)))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -131,17 +131,14 @@ def contents(network: Network, offload: bool) -> Contents:
     offload : bool
         Whether anything may leave the device.
     """
-    values = network.values
-    stored = network.stored
-    states = _states(network, stored)
-    reads = []
-    for number, each in enumerate(network.computations):
-        touched = {stored[value] for value in each.reads}
-        reads.append(tuple(sorted(_found(network, states[base], number) for base in touched)))
-    makes: list[list[int]] = [[] for _ in network.computations]
-    for value, maker in enumerate(network.writer):
-        if maker >= 0:
-            makes[maker].append(value)
+    values, stored = network.values, network.stored
+    # The state in which each memory is, by the value that stands for it.
+    now = list(range(len(values)))
+    reads, makes = [], [each.writes for each in network.computations]
+    for each in network.computations:
+        reads.append(tuple(sorted({now[stored[value]] for value in each.reads})))
+        for value in each.writes:
+            now[stored[value]] = value
     last_reader = [-1] * len(values)
     for number, found in enumerate(reads):
         for value in found:
@@ -152,29 +149,15 @@ def contents(network: Network, offload: bool) -> Contents:
         tuple(values[base].size for base in stored),
         tuple(offload and values[base].evictable and values[base].size > 0 for base in stored),
         tuple(reads),
-        tuple(map(tuple, makes)),
+        tuple(makes),
         tuple(maker >= 0 and network.computations[maker].repeatable for maker in network.writer),
         tuple(last_reader),
         _latest(network, reads, makes),
     )
 
 
-def _states(network: Network, stored: Sequence[int]) -> dict[int, list[int]]:
-    """Return, for each memory, its states in the order in which the program makes them."""
-    states = {base: [base] for base in stored}
-    changed = [v for v, base in enumerate(stored) if v != base]
-    for value in sorted(changed, key=lambda v: network.writer[v]):
-        states[stored[value]].append(value)
-    return states
-
-
-def _found(network: Network, states: list[int], computation: int) -> int:
-    """Return the state in which the program gives a value to a computation."""
-    return [value for value in states if network.writer[value] < computation][-1]
-
-
 def _latest(
-    network: Network, reads: list[tuple[int, ...]], makes: list[list[int]]
+    network: Network, reads: list[tuple[int, ...]], makes: list[tuple[int, ...]]
 ) -> tuple[int, ...]:
     """Return until when each value is of use, from the last reader back.
 

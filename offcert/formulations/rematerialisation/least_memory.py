@@ -129,7 +129,8 @@ def _settled(
     while low < high:
         middle = (low + high + 1) // 2
         again = facts.follow(middle - 1)
-        if again.refuted or finder.with_again(again.last_again).bytes_at(prices) > middle - 1:
+        tighter = CutFinder(finder.problem, finder.network, finder.turn, again.last_again)
+        if again.refuted or tighter.bytes_at(prices) > middle - 1:
             low = middle
         else:
             high = middle - 1
@@ -320,10 +321,6 @@ class CutFinder:
             computing_price=int(computing * _PRECISION),
             moving_price=int(moving * _PRECISION),
         )
-
-    def with_again(self, last_again: Sequence[int] | NDArray[np.int64]) -> CutFinder:
-        """Return the same for other computations that may run again."""
-        return CutFinder(self.problem, self.network, self.turn, last_again)
 
     def scales(self) -> tuple[Fraction, Fraction]:
         """Return bytes a tick of running again, and of the link, at which both matter."""

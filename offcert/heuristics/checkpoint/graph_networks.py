@@ -7,7 +7,6 @@ be so in the network.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offcert.core.errors import InputError
@@ -69,7 +68,8 @@ def graph_of(network: Network) -> NetworkGraph:
             starts.add(index + 1)
     tails = {tail for tail, _ in edges}
     ends = [vertex for vertex in range(1, len(groups) + 1) if vertex not in tails]
-    sizes = [0] + [_bytes(network, group) for group in groups]
+    made = [network.size_of(each.writes) for each in network.computations]
+    sizes = [0] + [sum(made[c] for c in group) for group in groups]
     names = ["start"] + [network.computations[group[0]].name for group in groups]
     computations = [(), *groups]
     # The last group is read by none: each reads only those before it.
@@ -80,10 +80,6 @@ def graph_of(network: Network) -> NetworkGraph:
         computations.append(())
     edges |= {(0, vertex) for vertex in starts}
     return NetworkGraph(network, CheckpointGraph(sizes, edges, names), tuple(computations))
-
-
-def _bytes(network: Network, group: Iterable[int]) -> int:
-    return sum(network.size_of(network.computations[c].writes) for c in group)
 
 
 class Groups:

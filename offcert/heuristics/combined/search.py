@@ -78,7 +78,7 @@ class CombinedTables:
         x = i = kept = front = back = 0
         chain = self.chain
         while i < chain.stages - 1:
-            width = self._width(kept)
+            width = min(chain.most, chain.slots - kept) + 1
             code = int(self.first[x, i, self.bases[1][kept] + front * width + back])
             sweep = Sweep(i, i + code // 4, bool(code & 2), bool(code & 1))
             z, j, size = int(sweep.full), sweep.last, int(chain.input[x, i])
@@ -98,9 +98,6 @@ class CombinedTables:
         for state in reversed(backward):
             order += self._again(*state)
         return Decisions(value, tuple(sweeps), tuple(order))
-
-    def _width(self, kept: int) -> int:
-        return min(self.chain.most, self.chain.slots - kept) + 1
 
     def _lacking(self, sweep: Sweep, held: int, size: int) -> int:
         chain = self.chain

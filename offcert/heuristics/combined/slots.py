@@ -89,7 +89,8 @@ def slotted(
     numbers = _Numbers(chain, factor, unit)
     longest = _longest(chain, platform)
     passing = [_coarse(rate * factor / unit, longest) for rate in rates]
-    idle = [[-(-x * rate.denominator // rate.numerator) for x in _upto(count)] for rate in passing]
+    amounts = range(2 * count + 1)
+    idle = [[-(-x * rate.denominator // rate.numerator) for x in amounts] for rate in passing]
     moved = [[int(ticks * rate) for ticks in row] for row, rate in zip(idle, passing, strict=True)]
     elapsed = list(accumulate(chain.forward, initial=0))
     passed = [[int(ticks * rate) for ticks in elapsed] for rate in passing]
@@ -130,10 +131,6 @@ def grid(platform: Platform, slots: int | None, offload: bool) -> tuple[int, int
     if count > MOST_SLOTS:
         raise MethodError(f"the memory has {count} slots, and at most {MOST_SLOTS} can be told")
     return factor, unit, count
-
-
-def _upto(slots: int) -> range:
-    return range(2 * slots + 1)
 
 
 def _turn(passing: Sequence[Fraction], most: int) -> IntArray:

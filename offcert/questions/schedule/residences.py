@@ -119,7 +119,8 @@ def placement_problem(
     possible; every address is a multiple of the alignment.
     """
     found = residences(problem.trace, schedule)
-    axis = problem.units.time if _ticks_suffice(problem.trace) else "tick"
+    # Ticks suffice where every operation lasts.
+    axis = problem.units.time if all(problem.trace.durations) else "tick"
     return PlacementProblem(
         problem.name,
         [residence for _, residence in found],
@@ -149,10 +150,6 @@ def require_whole(schedule: Schedule | FluidSchedule) -> Schedule:
             "fractional transfers memory is taken and released byte by byte"
         )
     return schedule
-
-
-def _ticks_suffice(trace: Trace) -> bool:
-    return all(trace.durations)
 
 
 def _of_tensors(trace: Trace, schedule: Schedule) -> Iterator[tuple[Occupant, Residence]]:
