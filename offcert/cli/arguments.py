@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os.path
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offcert.core.errors import InputError
@@ -160,8 +161,6 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 def chosen(problem: Problem, options: argparse.Namespace) -> Problem:
     """Return the problem with what the options choose."""
-    from dataclasses import replace
-
     changes: dict[str, Any] = {}
     for name in ("recompute", "minimise"):
         if getattr(options, name) is not None:
@@ -182,7 +181,6 @@ def chosen(problem: Problem, options: argparse.Namespace) -> Problem:
 
 def _deadline(problem: Problem, options: argparse.Namespace, minimise: str) -> int | None:
     """Return the deadline that is asked for in ticks, or None."""
-    from offcert.core.errors import InputError
     from offcert.core.units import parse_percent, parse_time
 
     given = next((n for n in ("deadline", "overhead") if getattr(options, n) is not None), None)
@@ -199,7 +197,6 @@ def _deadline(problem: Problem, options: argparse.Namespace, minimise: str) -> i
 
 def require_no_limit(problem: Problem, options: argparse.Namespace) -> None:
     """Refuse a memory limit where memory is the objective: it would change nothing."""
-    from offcert.core.errors import InputError
     from offcert.questions.schedule.problem import Minimise
 
     if problem.minimise is Minimise.MEMORY:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.ending import ending_anyhow
@@ -17,10 +19,10 @@ from offcert.cli.searching import (
     search,
     search_settings,
 )
+from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from offcert.certification.ladder import FrontierProgress
     from offcert.proofs.certificate import Certificate
@@ -80,10 +82,6 @@ def _is_curve(options: argparse.Namespace) -> bool:
 
 def _require_curve_folder(options: argparse.Namespace) -> None:
     """Make the folder for the certificates before any work is done."""
-    from pathlib import Path
-
-    from offcert.core.errors import InputError
-
     require_folder(options, "certificates at several limits")
     folder = Path(options.output)
     # What a curve is made from may lie in the folder, also under a name that the curve uses.
@@ -100,9 +98,6 @@ def found_in(folder: Path) -> list[Path]:
 
 def _run_curve(options: argparse.Namespace) -> int:
     """Certify limit after limit, keep table and certificates up to date, and say the table."""
-    from functools import partial
-    from pathlib import Path
-
     from offcert.campaign.selection import parse_limits
     from offcert.certification.interrupts import terminating_interrupts
     from offcert.certification.ladder import frontier
@@ -179,7 +174,6 @@ class _Folder:
 
     def find(self, problem: Problem) -> Certificate | None:
         """Return the certificate that an earlier run left, if its settings were the same."""
-        from offcert.core.errors import InputError
         from offcert.proofs.certificate import read_certificate
         from offcert.questions.schedule.files import problem_digest
 

@@ -6,11 +6,9 @@ import argparse
 from functools import partial
 
 from offcert.cli.arguments import source
-from offcert.cli.output import require_outputs
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
-    DEFAULTS,
-    add_effort,
+    add_search,
     progress_line,
     search_and_say,
     search_settings,
@@ -23,21 +21,13 @@ def add(commands: Commands) -> None:
     """Add the command."""
     summary = "choose sub-batches and convolution algorithms, and prove how good the choice is"
     parser = add_command(commands, "choose", summary, _run, examples=_EXAMPLES)
-    parser.set_defaults(prepare=lambda options: require_outputs(options, "output"))
     parser.add_argument("step", type=source, metavar="STEP", help="file of a step with its choices")
     parser.add_argument(
         "--memory",
         metavar="SIZE",
         help="on the device, such as 6GiB (default: the file's)",
     )
-    add_effort(parser, *DEFAULTS)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="CERTIFICATE",
-        help="file for the certificate, kept up to date during the search (default: none is "
-        "written)",
-    )
+    add_search(parser)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import STATES, count, seed
 from offcert.cli.arguments import add_optimiser as add_one_of
+from offcert.core.errors import InputError, MissingPackageError, require_torch, require_transformers
+from offcert.core.messages import meant, show
 
 if TYPE_CHECKING:
     from offcert.runtime.hardware import Hardware
@@ -175,7 +177,6 @@ def add_configured(parser: argparse.ArgumentParser, sizes: bool = True) -> None:
 
 def _hardware(text: str) -> str:
     """Return the name of a hardware model, or of a file, which is read later."""
-    from offcert.core.messages import meant, show
     from offcert.runtime.hardware.files import spelled
 
     name = text.removesuffix(CALIBRATED)
@@ -195,8 +196,6 @@ class _Zoo(argparse.Action):
     """Lists the models that `profile` knows and the shapes of their inputs, as ``--help`` does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from offcert.core.errors import MissingPackageError, require_torch
-
         try:
             require_torch("offcert profile")
         except MissingPackageError as error:
@@ -226,8 +225,6 @@ def ask_machine(options: argparse.Namespace) -> bool:
     try:
         options.hardware = _hardware(answer) if answer else None
     except argparse.ArgumentTypeError as error:
-        from offcert.core.errors import InputError
-
         raise InputError(f"hardware {error}") from None
     return bool(answer)
 
@@ -264,7 +261,6 @@ def _configured(
     options: argparse.Namespace, named: dict[str, Any]
 ) -> tuple[str, dict[str, Any], str]:
     """Return the maker of a configured model's step, its arguments, and a name."""
-    from offcert.core.errors import InputError, require_transformers
     from offcert.runtime.workloads.configured import read_config
     from offcert.runtime.workloads.workload import CONFIGURED
 
@@ -300,8 +296,6 @@ _CONFIGURED = ("batch", "sequence", "autocast", "lora", "bits", "tail_chunks")
 
 
 def _require_no_configuration(options: argparse.Namespace) -> None:
-    from offcert.core.errors import InputError
-
     if options.model is None:
         raise InputError("MODEL is missing: a network, or --hf with a configuration")
     for name in _CONFIGURED:
@@ -312,8 +306,6 @@ def _require_no_configuration(options: argparse.Namespace) -> None:
 
 
 def _options(texts: list[str]) -> dict[str, Any]:
-    from offcert.core.errors import InputError
-
     found: dict[str, Any] = {}
     for text in texts:
         name, separator, value = text.partition("=")

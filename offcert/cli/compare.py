@@ -13,6 +13,7 @@ from offcert.cli.library import ENVIRONMENT
 from offcert.cli.output import require_outputs, show
 from offcert.cli.parser import EXIT_INTERRUPTED, EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
+from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
     from offcert.campaign.cells import Cell
@@ -112,7 +113,7 @@ def _require_outputs(options: argparse.Namespace) -> None:
 
     if options.profile is not None:
         require_picture(options.profile)
-    require_outputs(options, "output", "profile")
+    require_outputs(options)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -175,7 +176,6 @@ def _run(options: argparse.Namespace) -> int:
 def _cells(options: argparse.Namespace) -> list[Cell]:
     from offcert.campaign.cells import CERTIFY, CellSettings, grid
     from offcert.campaign.selection import find_subjects, parse_limits, parse_means
-    from offcert.core.errors import InputError
     from offcert.questions.schedule.problem import Recompute
 
     methods = list(dict.fromkeys(name.strip() for name in options.methods.split(",")))

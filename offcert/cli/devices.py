@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import count, source
-from offcert.cli.output import require_outputs
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import (
-    add_effort,
+    add_search,
     progress_line,
     search_and_say,
     search_settings,
@@ -31,9 +31,6 @@ def add(commands: Commands) -> None:
     """Add the command."""
     summary = "schedule a data-parallel step on several devices, and prove how good that is"
     parser = add_command(commands, "devices", summary, _run, examples=_EXAMPLES)
-    parser.set_defaults(
-        prepare=lambda options: require_outputs(options, "output", "problem_output")
-    )
     parser.add_argument(
         "problem",
         type=source,
@@ -54,18 +51,11 @@ def add(commands: Commands) -> None:
         help="follow one rule of who uses the link next; fifo is the moDNN paper's (default: all, "
         "and a search over orders)",
     )
-    add_effort(parser, *_SETTINGS)
+    add_search(parser, *_SETTINGS)
     parser.add_argument(
         "--problem-output",
         metavar="PROBLEM",
         help="file for the problem as the options make it (default: none is written)",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="CERTIFICATE",
-        help="file for the certificate, kept up to date during the search (default: none is "
-        "written)",
     )
 
 
@@ -108,8 +98,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _changed(problem: DevicesProblem, options: argparse.Namespace) -> DevicesProblem:
     """Return the problem as the options change it."""
-    from dataclasses import replace
-
     from offcert.core.units import parse_bandwidth
     from offcert.questions.devices.problem import Accumulation, AdditionPlace
 

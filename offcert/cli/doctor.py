@@ -7,7 +7,9 @@ import platform
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offcert._version import __version__
@@ -28,6 +30,7 @@ from offcert.cli.output import native_output_to_stderr, require_folder, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 from offcert.cli.searching import add_effort, progress_line, search_settings
+from offcert.core.errors import InputError, require_torch
 
 if TYPE_CHECKING:
     from offcert.certification.diagnosis import Diagnosis
@@ -123,7 +126,6 @@ def _prepare(options: argparse.Namespace) -> None:
 
 def _chosen(options: argparse.Namespace) -> Chosen:
     """Return the card and its memory; on a terminal, ask which one where it is not clear."""
-    from offcert.core.errors import InputError
     from offcert.runtime.hardware.choice import choose
 
     named = None if options.hardware is None else machine(options)
@@ -136,12 +138,8 @@ def _chosen(options: argparse.Namespace) -> Chosen:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from dataclasses import replace
-    from pathlib import Path
-
     from offcert.certification.interrupts import terminating_interrupts
     from offcert.core.documents import write_json
-    from offcert.core.errors import require_torch
     from offcert.core.units import Units, format_time
     from offcert.report.doctor import describe_doctor, doctor_summary
 

@@ -10,15 +10,14 @@ from typing import Any
 
 from offcert.cli.interrupts import say_interrupted
 from offcert.cli.parser import EXIT_INPUT
+from offcert.core.errors import OffcertError
+from offcert.core.messages import cut, plain
 
 _CHILDREN = "offcert.formulations.common.children"
 
 
 def exit_code(act: Callable[[], int]) -> int:
     """Return the code of `act`, or, once its error has been printed, that of the error."""
-    from offcert.core.errors import OffcertError
-    from offcert.core.messages import cut, plain
-
     try:
         code = act()
         sys.stdout.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from offcert.cli.output import native_output_to_stderr, show
 from offcert.cli.parser import Commands, add_command
@@ -30,8 +31,6 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from functools import partial
-
     from offcert.certification.exact import compare_exactly
 
     problem = read_problem(options)

@@ -9,6 +9,7 @@ from offcert.cli.arguments import count
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import add_problem, read_problem
+from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
     from offcert.questions.schedule.problem import Problem
@@ -109,7 +110,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _export_retention(options: argparse.Namespace, problem: Problem) -> int:
     from offcert.certification.exchange import export_retention
-    from offcert.core.errors import InputError
 
     for name in ("grid", "horizon"):
         if getattr(options, name):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.cli import lab
 from offcert.cli.arguments import integer
-from offcert.cli.output import STDOUT, add_target, put_problem, show
+from offcert.cli.output import add_target, put_problem, show
 from offcert.cli.parser import Commands, add_command, add_group
 from offcert.core.lab import GENERATORS
 from offcert.core.messages import cut
@@ -90,10 +90,6 @@ def _rational(text: str) -> Fraction:
 
 
 def _run(kind: str, options: argparse.Namespace) -> int:
-    from offcert.core.documents import require_writable
-
-    if options.target_file != STDOUT:
-        require_writable(options.target_file)
     problem = _generated(options, kind)
     if not put_problem(problem, options.target_file):
         return 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import source
 from offcert.cli.output import add_target, put_problem, show
 from offcert.cli.parser import Commands, Run, add_command, add_group
+from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
     from offcert.instances.library import Entry, Family, Library
@@ -115,10 +117,7 @@ def _open(options: argparse.Namespace) -> Library:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from offcert.core.documents import make_folder
-    from offcert.core.errors import InputError
 
     folder = library_folder(options)
     if folder is None:
@@ -230,7 +229,6 @@ def _get(options: argparse.Namespace) -> int:
 def _add(options: argparse.Namespace) -> int:
     from offcert.certification.records import add
     from offcert.core.documents import naming, read_json
-    from offcert.core.errors import InputError
 
     if options.new and library_folder(options) is None:
         raise InputError(

@@ -8,8 +8,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from offcert.cli.arguments import Source
+from offcert.core.errors import InputError
 from offcert.core.messages import cut, plain
 
 if TYPE_CHECKING:
@@ -19,24 +22,36 @@ if TYPE_CHECKING:
 STDOUT = "-"
 
 
-def require_outputs(options: argparse.Namespace, *names: str) -> None:
-    """Find out before any work whether results can be written to the files of some options."""
-    for name in names or ("output",):
-        path = getattr(options, name, None)
-        if path == STDOUT and name == "output":
-            _require_streamed(options)
-        elif path is not None:
-            from offcert.core.documents import require_writable
+# Where the commands keep the names of files that they write, and of what may be folders.
+_FILES = (
+    "output", "target_file", "report", "trace", "problem_output", "certificate", "profile",
+    "save_hardware",
+)  # fmt: skip
+_WRITTEN = (*_FILES, "target", "certificates", "host_spill")
 
+
+def require_outputs(options: argparse.Namespace) -> None:
+    """Find out before any work whether results can be written to their files."""
+    from offcert.core.documents import require_writable
+
+    for name in _FILES:
+        path = _target(options, name)
+        if path is not None:
             require_writable(path)
+    if getattr(options, "output", None) == STDOUT and not getattr(options, "streamed", False):
+        raise InputError("-o - is for commands whose result is one document: give a file's name")
+
+
+def _target(options: argparse.Namespace, name: str) -> str | None:
+    """Return the name of a file that an option has written; None for the standard output."""
+    path = getattr(options, name, None)
+    written = isinstance(path, str) and not isinstance(path, Source) and path != STDOUT
+    return path if written else None
 
 
 def require_folder(options: argparse.Namespace, for_what: str) -> None:
     """Make the folder that `options.output` names, for files, before any work is done."""
-    from pathlib import Path
-
     from offcert.core.documents import make_folder, require_writable
-    from offcert.core.errors import InputError
 
     folder = Path(options.output)
     if options.output == STDOUT:
@@ -47,27 +62,9 @@ def require_folder(options: argparse.Namespace, for_what: str) -> None:
     require_writable(folder / ".new")
 
 
-def _require_streamed(options: argparse.Namespace) -> None:
-    if not getattr(options, "streamed", False):
-        from offcert.core.errors import InputError
-
-        raise InputError("-o - is for commands whose result is one document: give a file's name")
-
-
-# Where the commands keep the names of files and folders that they write.
-_WRITTEN = (
-    "output", "target_file", "target", "report", "trace", "problem_output", "certificate",
-    "certificates", "profile", "save_hardware", "host_spill",
-)  # fmt: skip
-
-
 def require_files(options: argparse.Namespace) -> None:
     """Find out before anything is loaded whether the files to be read are there and stay whole."""
-    from offcert.cli.arguments import Source
-    from offcert.core.errors import InputError
-
-    given = vars(options)
-    values = [part for value in given.values() for part in _parts(value)]
+    values = [part for value in vars(options).values() for part in _parts(value)]
     read = [value for value in values if isinstance(value, Source)]
     for path in read:
         try:
@@ -77,15 +74,15 @@ def require_files(options: argparse.Namespace) -> None:
             raise InputError(f"{cut(path)} cannot be read: {reason}") from None
     written: list[str] = []
     for name in _WRITTEN:
-        target = given.get(name)
-        if not isinstance(target, str) or isinstance(target, Source) or target == STDOUT:
+        target = _target(options, name)
+        if target is None:
             continue
         if not target:
             raise InputError('"" is not the name of a file that can be written')
         for other in (*read, *written):
             if _same(target, other) and not os.path.isdir(target):
                 what = "another result goes there" if other in written else "it is read as input"
-                raise InputError(f"{cut(str(target))} cannot be written: {what}")
+                raise InputError(f"{cut(target)} cannot be written: {what}")
         written.append(target)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from offcert.cli.arguments import source
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
+from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate
@@ -29,7 +30,6 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.core.errors import InputError
     from offcert.instances.three_partition import triples_of
     from offcert.instances.two_partition import RecomputePartition, TwoPartition, half_of, part_of
     from offcert.proofs.certificate import read_certificate
@@ -59,7 +59,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _require_valid(certificate: Certificate) -> None:
     """Refuse a certificate whose execution or schedule is none of its problem's."""
-    from offcert.core.errors import InputError
     from offcert.verification.document import verify
 
     verification = verify(certificate.to_json())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import source
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import add_effort, progress_line, search_and_say, search_settings
+from offcert.core.errors import InputError
+from offcert.core.messages import show as shown
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from offcert.core.units import Units
     from offcert.proofs.any_certificate import AnyCertificate
     from offcert.questions.placement.problem import PlacementProblem
@@ -82,8 +84,6 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from functools import partial
-
     from offcert.certification.placing import place
     from offcert.core.units import format_size
 
@@ -105,8 +105,6 @@ def _run(options: argparse.Namespace) -> int:
 def _read(path: str) -> tuple[Any, Units]:
     """Return a problem or a certificate of either kind, to be placed, and its units."""
     from offcert.core.documents import naming, read_json
-    from offcert.core.errors import InputError
-    from offcert.core.messages import show as shown
     from offcert.proofs.questions import QUESTIONS
     from offcert.questions.placement.files import (
         PLACEMENT_PROBLEM_FORMAT,
@@ -136,7 +134,6 @@ def _read(path: str) -> tuple[Any, Units]:
 def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem:
     """Return the problem of placing the host copies of a certificate's schedules."""
     from offcert.certification.placing import host_problem
-    from offcert.core.errors import InputError
     from offcert.questions.schedule.residences import HOST_ALIGNMENT
 
     if not (hasattr(what, "question") and what.question.host):
@@ -146,7 +143,6 @@ def _on_host(what: Any, settings: dict[str, Any], path: str) -> PlacementProblem
 
 def _require_place(what: Any, path: str | None) -> None:
     """Refuse a table for a step of several rounds."""
-    from offcert.core.errors import InputError
     from offcert.questions.placement.files import is_table
 
     rounds = hasattr(what, "question") and "rounds" in what.question.fields
@@ -157,7 +153,6 @@ def _require_place(what: Any, path: str | None) -> None:
 def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
     """Return the settings in the options, checked; one that the method does not use is an error."""
     from offcert.certification.placement_methods import placement_method_called
-    from offcert.core.errors import InputError
     from offcert.core.units import parse_capacity
 
     if options.method is not None:

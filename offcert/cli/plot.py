@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import source
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
+from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from offcert.proofs.certificate import Certificate
 
 _EXAMPLES = (
@@ -55,10 +55,6 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from pathlib import Path
-
-    from offcert.core.errors import InputError
-
     paths = [Path(name) for name in options.certificates]
     if any(path.is_dir() for path in paths):
         if options.addresses:
@@ -77,7 +73,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _save_one(path: Path, options: argparse.Namespace) -> None:
     from offcert.core.documents import naming, read_json
-    from offcert.core.errors import InputError
     from offcert.proofs.questions import SCHEDULE, question_of
     from offcert.questions.schedule.training_files import TRAINING_FORMAT
 
@@ -103,7 +98,6 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
 
 def _save_training(path: Path, document: object, options: argparse.Namespace) -> None:
     from offcert.core.documents import naming
-    from offcert.core.errors import InputError
     from offcert.questions.schedule.training_files import training_from_json
     from offcert.report.training_figure import save_training
 
@@ -115,7 +109,6 @@ def _save_training(path: Path, document: object, options: argparse.Namespace) ->
 
 
 def _save_curves(folders: Sequence[Path], target: Path) -> None:
-    from offcert.core.errors import InputError
     from offcert.report.frontier import MOST_CURVES, frontier_svg
     from offcert.report.svg import require_picture, save
 
@@ -132,7 +125,6 @@ def _save_curves(folders: Sequence[Path], target: Path) -> None:
 
 def _curve(folder: Path) -> list[Certificate]:
     """Return the certificates in a folder, by increasing memory."""
-    from offcert.core.errors import InputError
     from offcert.proofs.certificate import read_certificate
 
     found = [read_certificate(path) for path in sorted(folder.glob("memory-*.json"))]

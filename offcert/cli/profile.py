@@ -22,6 +22,7 @@ from offcert.cli.chosen import (
 from offcert.cli.output import put_problem, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
+from offcert.core.errors import InputError, require_torch
 
 if TYPE_CHECKING:
     from offcert.questions.schedule.problem import Problem
@@ -107,7 +108,6 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.core.errors import require_torch
     from offcert.report.text import describe_problem, problem_summary
 
     require_torch("offcert profile")
@@ -195,7 +195,6 @@ def _measured_lines(problem: Problem) -> list[str]:
 
 
 def _profile(options: argparse.Namespace) -> Problem:
-    from offcert.core.errors import InputError
     from offcert.runtime.profiling.profile import profile
 
     if options.save_hardware is not None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import source
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
+from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from offcert.report.page import PageDocument
 
 _EXAMPLES = (
@@ -60,8 +60,6 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from offcert.report.page import require_page, write_page
 
     require_page(options.output)
@@ -78,8 +76,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _paths(given: list[Path]) -> Iterator[Path]:
-    from offcert.core.errors import InputError
-
     for path in given:
         if not path.is_dir():
             yield path

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import (
@@ -22,10 +26,9 @@ from offcert.cli.arguments import (
 from offcert.cli.ending import ending_anyhow
 from offcert.cli.output import STDOUT, native_output_to_stderr, show
 from offcert.cli.progress import progress
+from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from offcert.certification.search import SearchProgress
     from offcert.proofs.certificate import Certificate
     from offcert.questions.schedule.problem import Problem
@@ -94,9 +97,9 @@ def add_problem(parser: argparse.ArgumentParser, several: bool = False) -> None:
     add_choices(parser)
 
 
-def add_search(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Add the arguments that say how to search, and where the certificate goes."""
-    add_effort(parser, *DEFAULTS, each=", for each limit" if several else "")
+def add_search(parser: argparse.ArgumentParser, *names: str, several: bool = False) -> None:
+    """Add settings of a search, by default all, and where the certificate goes."""
+    add_effort(parser, *(names or DEFAULTS), each=", for each limit" if several else "")
     parser.add_argument(
         "-o",
         "--output",
@@ -132,9 +135,6 @@ def add_effort(parser: argparse.ArgumentParser, *names: str, each: str = "") -> 
 
 def read_problem(options: argparse.Namespace) -> Problem:
     """Return the problem of the file, changed as the options say."""
-    from dataclasses import replace
-
-    from offcert.core.errors import InputError
     from offcert.core.units import parse_bandwidth
     from offcert.questions.schedule import files
     from offcert.questions.schedule.problem import Recompute, parse_memory
@@ -167,8 +167,6 @@ def read_problem(options: argparse.Namespace) -> Problem:
 
 def search(options: argparse.Namespace, find: Callable[..., Certificate]) -> int:
     """Let `find` search as the options say, write what it returns, and say what that is."""
-    from functools import partial
-
     from offcert.proofs.questions import SCHEDULE
 
     problem = read_problem(options)
@@ -211,8 +209,6 @@ def search_and_say(
     write : callable, optional
         Given what is known and a path; by default what is known has a method ``write``.
     """
-    from functools import partial
-
     from offcert.certification.clock import loading_since
     from offcert.certification.interrupts import terminating_interrupts
     from offcert.cli import interrupts
@@ -245,9 +241,7 @@ def search_and_say(
 
 def stream(write: Callable[[str | Path], None]) -> None:
     """Write a document to the standard output, whole."""
-    import sys
     import tempfile
-    from pathlib import Path
 
     with tempfile.TemporaryDirectory(prefix="offcert-") as folder:
         path = Path(folder, "found.json")
@@ -258,9 +252,6 @@ def stream(write: Callable[[str | Path], None]) -> None:
 def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
     """Write a document where it should be, or where there is space: it may have taken hours."""
     import tempfile
-    from pathlib import Path
-
-    from offcert.core.errors import InputError
 
     try:
         write(path)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from offcert.cli.arguments import count
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import DEFAULTS, add_problem, add_search, search
+from offcert.core.errors import InputError
 
 _EXAMPLES = (
     "offcert solve problem.json --method greedy --memory 25%",
@@ -41,8 +43,6 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from functools import partial
-
     from offcert.certification.methods import solve
 
     _require_uses(options)
@@ -53,7 +53,6 @@ def _run(options: argparse.Namespace) -> int:
 def _require_uses(options: argparse.Namespace) -> None:
     """Raise unless there is such a method, and it uses every option that is given."""
     from offcert.certification.methods import method_called
-    from offcert.core.errors import InputError
 
     chosen = method_called(options.method)
     for setting in (*DEFAULTS, "grid", "solver"):

@@ -9,9 +9,10 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import count, seed, size, source
-from offcert.cli.output import require_outputs, show
+from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
+from offcert.core.errors import InputError, require_torch
 
 if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate
@@ -32,7 +33,6 @@ def add(commands: Commands) -> None:
     """Add the command."""
     summary = "train plainly and by the plan, side by side, and compare"
     parser = add_command(commands, "train", summary, _run, examples=_EXAMPLES)
-    parser.set_defaults(prepare=lambda options: require_outputs(options, "report", "trace"))
     parser.add_argument(
         "certificate",
         type=source,
@@ -97,7 +97,6 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.core.errors import InputError, require_torch
     from offcert.report.training import describe_training
 
     require_torch("offcert train")
@@ -168,7 +167,6 @@ def _write(report: TrainReport, options: argparse.Namespace) -> None:
 
 def _read(path: str) -> Certificate:
     """Return a certificate whose plan training can follow."""
-    from offcert.core.errors import InputError
     from offcert.proofs.questions import SCHEDULE
     from offcert.questions.schedule.schedule import FluidSchedule
     from offcert.verification.document import verify_file

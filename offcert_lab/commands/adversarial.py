@@ -79,12 +79,8 @@ def add(kinds: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from offcert.core.documents import require_writable
     from offcert_lab.hunts.adversarial.chains import certified
 
-    for path in (options.target_file, options.certificate):
-        if path not in (None, STDOUT):
-            require_writable(path)
     chains = _chains(options)
     limit = options.time_limit
     if limit is None and options.steps is None:

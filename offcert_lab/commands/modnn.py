@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import count, integer
-from offcert.cli.output import require_outputs, show
+from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 from offcert.core.units import format_size, parse_size
 
@@ -25,7 +25,6 @@ def add(kinds: Commands) -> None:
     """Add the command to those of ``offcert generate``."""
     summary = "a training step of a network of the moDNN paper on K40s, with its choices"
     parser = add_command(kinds, "modnn", summary, _run, examples=_EXAMPLES)
-    parser.set_defaults(prepare=lambda options: require_outputs(options, "target_file"))
     parser.add_argument(
         "network", metavar="NETWORK", help="vgg16, vgg19, vgg101, resnet34, resnet152 or fcn"
     )
