@@ -416,8 +416,7 @@ def test_people_who_only_verify_load_no_torch(package: str) -> None:
 
 def test_only_who_reads_and_writes_platforms_names_a_rate_without_its_direction() -> None:
     """Everything else asks `Platform.rate` or `Platform.transfer_time`, which want to know it."""
-    may = {"core/platform.py", "questions/schedule/problem.py"}
-    may |= {"cli/searching.py", "runtime/hardware/bandwidth.py"}
+    may = {"core/platform.py", "questions/schedule/problem.py", "cli/searching.py"}
     found = {
         str(path.relative_to(ROOT))
         for path in modules()
