@@ -24,7 +24,7 @@ from offcert.runtime.watch.guard import one_line
 from offcert.runtime.watch.operators import within_transform
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.training.feedback import tell_of_study
-from offcert.training.growth import Branches, Sizes, is_covered, varied
+from offcert.training.growth import Branches, foretold, is_covered, varied
 from offcert.training.making import PlanMaker
 from offcert.training.places import PlanFolder
 from offcert.training.planner import Planner, first_call
@@ -41,7 +41,7 @@ class AutoPlans:
 
     It hears of every step first (`offcert.runtime.follow.follower.StepListener`), and passes it on.
     What it knows of steps is in its parts: `Branches` (kinds of steps that are not what they were
-    taken for), `Sizes` (how large steps are), `PlanMaker` with its `Places` (the plans, and the
+    taken for), `PlanMaker` with its `Places` (the plans, and the
     searches for better ones), `Study` (the step that is being recorded). Plans may be kept in a
     folder.
     """
@@ -49,7 +49,8 @@ class AutoPlans:
     def __init__(self, follower: Follower, planner: Planner, plans: KeptPlans | None) -> None:
         self._follower, self._planner = follower, planner
         self._searches = searches_for(follower.root)
-        self._branches, self._sizes = Branches(), Sizes()
+        self._branches = Branches()
+        self._captured: list[Problem] = []  # With the times of a hardware model
         kept = PlanFolder(plans, lambda why: follower.accounts.tell("kept", why))
         self.maker = PlanMaker(follower, planner, self._searches, kept, self._branches)
         self._study: Study | None = None
@@ -66,7 +67,7 @@ class AutoPlans:
     def plan(self, problem: Problem) -> None:
         """Make a plan for a step that was captured."""
         tell_of_study(problem)
-        self._sizes.captured(problem)
+        self._captured.append(problem)
         self.maker.plan(*self._varied(problem))
 
     # Of steps, hooks tell.
@@ -173,11 +174,12 @@ class AutoPlans:
         self._follower.ended(run)
         self.maker.ended(run)
         if run.superseded is not None:
-            self._branches.overlapped(run)
+            self._branches.missed(run)
 
     def closed(self, run: StepRun) -> None:
         """Take note of a step that followed its plan, or did not."""
-        self._branches.ended(run)
+        if run.finished and run.deviation is not None:
+            self._branches.missed(run)
 
     def failed(self, error: Exception, reason: str, session: Session | None) -> None:
         """Take note that an entry has failed: a study is of no use then."""
@@ -243,7 +245,7 @@ class AutoPlans:
             return False
         self._unforetold.add(repr(call))
         with suppress(InputError, PlanError):
-            problem = self._sizes.beyond(call)
+            problem = foretold(self._captured, call)
             if problem is not None and self._planner.fits(problem):
                 self.maker.plan(problem)
                 return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -218,6 +219,8 @@ class Announced:
 
     def __init__(self) -> None:
         self.offload: Offload | None = None
+        # Those of a training whose code is compiled.
+        self._other_steps = Counter[str]()
         self._open = ExitStack()
         self._told = 0
 
@@ -233,12 +236,17 @@ class Announced:
         new, self._told = promises[self._told :], len(promises)
         return [logged(numbers) for numbers in new]
 
-    def end(self, steps: Mapping[str, int]) -> dict[str, float]:
+    @property
+    def steps(self) -> Counter[str]:
+        """The number of steps of each kind."""
+        return self._other_steps if self.offload is None else self.offload.steps
+
+    def end(self) -> dict[str, float]:
         """Detach the plan, say in a line how the steps went, and return their numbers."""
         self.detach()
         if self.offload is not None:
             say(said_at_end(self.offload))
-        return {f"offload/steps_{kind}": count for kind, count in steps.items()}
+        return {f"offload/steps_{kind}": count for kind, count in self.steps.items()}
 
     def detach(self) -> None:
         """Detach the plan, if it is attached."""

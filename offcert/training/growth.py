@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -58,17 +58,12 @@ class Branches:
     def _of(self, call: Signature) -> _Kind:
         return self._kinds.setdefault(repr(call), _Kind())
 
-    def ended(self, run: StepRun) -> None:
-        """Take note of a step that followed a plan, or did not."""
-        if is_smaller(run):
-            # The plan was not made for a smaller step (`offcert.runtime.follow.kinds`).
-            return
-        if run.finished and run.deviation is not None and not (run.failed or run.broken):
-            self._of(run.step_plan.capture.calls[0]).misses += 1
+    def missed(self, run: StepRun) -> None:
+        """Take note of a step that did not follow its plan, or was overtaken by the next one.
 
-    def overlapped(self, run: StepRun) -> None:
-        """Take note of a step whose backward pass came after the next step had begun."""
-        if not is_smaller(run) and not (run.failed or run.broken):
+        A smaller step the plan was not made for (`offcert.runtime.follow.kinds`).
+        """
+        if not (is_smaller(run) or run.failed or run.broken):
             self._of(run.step_plan.capture.calls[0]).misses += 1
 
     def wants(self, call: Signature) -> bool:
@@ -104,33 +99,8 @@ def _does_the_same(one: Capture, other: Capture) -> bool:
 
 def is_covered(step_plans: Sequence[StepPlan], call: Signature, here: str) -> bool:
     """Whether a call, made on a device `here`, is at most as large as one that has a plan."""
-    known = [each.capture for each in step_plans]
-    return any(covers(each.calls[0], as_if_on(call, each.device, here)) for each in known)
-
-
-def outgrown(
-    step_plans: Sequence[StepPlan],
-    call: Signature,
-    here: str,
-    own: Collection[Signature],
-    full: bool,
-) -> int | None:
-    """Return the number of the plan that one for a larger call replaces, or None.
-
-    It is the one for the largest of the calls that this one covers: if that is more than half as
-    large, or no more plans may be made (`full`). Plans for calls of their `own`, for which a larger
-    one did not do, stay.
-    """
-    found = []
-    for number, each in enumerate(step_plans):
-        known = each.capture.calls[0]
-        asked = as_if_on(call, each.capture.device, here)
-        if volume(known) < volume(asked) and covers(asked, known) and known not in own:
-            found.append((volume(known), number))
-    if not found:
-        return None
-    size, number = max(found)
-    return number if full or 2 * size > volume(call) else None
+    pairs = ((each.capture.calls[0], each.capture.device) for each in step_plans)
+    return any(covers(known, as_if_on(call, there, here)) for known, there in pairs)
 
 
 def contained(problems: Sequence[Problem], problem: Problem) -> int | None:
@@ -150,40 +120,31 @@ def _events(problem: Problem) -> set[tuple[object, ...]]:
     return set(map(tuple, problem.source["capture"]["ticks"]))
 
 
-class Sizes:
-    """The sizes of the captured steps, and larger ones that are extrapolated from them."""
+def foretold(captured: Sequence[Problem], call: Signature) -> Problem | None:
+    """Return the problem of a step larger than all captured ones, at least as large as a call.
 
-    def __init__(self) -> None:
-        self._captured: list[Problem] = []
-
-    def captured(self, problem: Problem) -> None:
-        """Take note of a captured step, with the times of a hardware model."""
-        self._captured.append(problem)
-
-    def beyond(self, call: Signature) -> Problem | None:
-        """Return the problem of a step larger than all captured ones, at least as large as a call.
-
-        It is the largest captured step with up to twice its length, foretold from two captures that
-        differ in that length alone; None if there are none, or the call is larger still.
-        """
-        large = max(self._captured, key=lambda each: volume(first_call(each)), default=None)
-        if large is None or not covers(call, first_call(large)):
-            return None
-        most, asked = _lengths(first_call(large)), _lengths(call)
-        grow = [number for number, length in enumerate(most) if asked[number] > length]
-        for small in reversed(self._captured):
-            least = _lengths(first_call(small))
-            if small is large or not covers(first_call(large), first_call(small)):
-                continue
-            changed = [number for number, length in enumerate(most) if length > least[number]]
-            rows = {(least[n], most[n]) for n in changed}
-            if grow and set(grow) <= set(changed) and len(rows) == 1:
-                one, other = rows.pop()
-                if max(asked[n] for n in changed) <= 2 * other:
-                    # Tensors that are few bytes in one of them may be together, and so differ.
-                    with suppress(InputError):
-                        return beyond(small, large, (one, other, 2 * other))
+    It is the largest captured step with up to twice its length, foretold from two captures that
+    differ in that length alone; None if there are none, or the call is larger still. Captures have
+    the times of a hardware model.
+    """
+    large = max(captured, key=lambda each: volume(first_call(each)), default=None)
+    if large is None or not covers(call, first_call(large)):
         return None
+    most, asked = _lengths(first_call(large)), _lengths(call)
+    grow = [number for number, length in enumerate(most) if asked[number] > length]
+    for small in reversed(captured):
+        least = _lengths(first_call(small))
+        if small is large or not covers(first_call(large), first_call(small)):
+            continue
+        changed = [number for number, length in enumerate(most) if length > least[number]]
+        rows = {(least[n], most[n]) for n in changed}
+        if grow and set(grow) <= set(changed) and len(rows) == 1:
+            one, other = rows.pop()
+            if max(asked[n] for n in changed) <= 2 * other:
+                # Tensors that are few bytes in one of them may be together, and so differ.
+                with suppress(InputError):
+                    return beyond(small, large, (one, other, 2 * other))
+    return None
 
 
 def _lengths(call: Signature) -> list[int]:

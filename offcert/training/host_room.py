@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from offcert.certification.ladder import certify
 from offcert.core.computations import Value
@@ -141,32 +142,26 @@ def _chosen(problem: Problem) -> Network | Trace:
     return problem.computed
 
 
+def _rows(chosen: Network | Trace) -> Sequence[Value | Tensor]:
+    return chosen.values if isinstance(chosen, Network) else chosen.tensors
+
+
 def _sizes(problem: Problem) -> dict[int, int]:
     """Return the bytes of what may leave, by its number."""
-    chosen = _chosen(problem)
-    rows: Sequence[Value | Tensor] = (
-        chosen.values if isinstance(chosen, Network) else chosen.tensors
-    )
-    return {n: each.size for n, each in enumerate(rows) if each.evictable and each.size}
+    rows = enumerate(_rows(_chosen(problem)))
+    return {n: each.size for n, each in rows if each.evictable and each.size}
 
 
 def _leaving(problem: Problem, numbers: set[int]) -> Problem:
     """Return the problem in which nothing else may leave."""
     chosen = _chosen(problem)
-    network: Network | Trace
+    rows: list[Any] = [
+        replace(each, evictable=each.evictable and number in numbers)
+        for number, each in enumerate(_rows(chosen))
+    ]
     if isinstance(chosen, Network):
-        values = [
-            replace(each, evictable=each.evictable and number in numbers)
-            for number, each in enumerate(chosen.values)
-        ]
-        network = Network(chosen.computations, values)
-    else:
-        tensors = [
-            Tensor(each.name, each.size, each.uses, each.evictable and number in numbers)
-            for number, each in enumerate(chosen.tensors)
-        ]
-        network = Trace(chosen.operations, tensors)
-    return replace(problem, network=network)
+        return replace(problem, network=Network(chosen.computations, rows))
+    return replace(problem, network=Trace(chosen.operations, rows))
 
 
 def _kept(found: Certificate, room: int) -> set[int]:

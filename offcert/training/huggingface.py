@@ -17,8 +17,8 @@ or, with a plan that is made before the training begins, for the longest samples
 from __future__ import annotations
 
 import functools
+import warnings
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -28,17 +28,14 @@ from torch import nn
 
 from offcert.core.errors import InputError
 from offcert.questions.schedule.problem import Problem
-from offcert.runtime.capture.borrowed import (
-    attributes_kept,
-    python_state_kept,
-    random_state_kept,
-)
+from offcert.runtime.capture.borrowed import python_state_kept, random_state_kept
 from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.compiled.backend import Backend, backend
 from offcert.runtime.follow.offload import Offload
 from offcert.runtime.plan.step_plan import AnyPlan, CertificateLike
+from offcert.runtime.watch.guard import OffloadWarning, one_line
 from offcert.training.feedback import Announced, tell_of_planning
-from offcert.training.loaders import foreseen, longest_batch
+from offcert.training.loaders import longest_batch
 from offcert.training.offload import offload
 from offcert.training.planner import SECONDS
 
@@ -83,18 +80,12 @@ class OffloadCallback(Announced, TrainerCallback):
         self.backend: Backend | None = None
         self._plan: Any = plan
         self._problem = problem
-        self._compiled_steps = Counter[str]()
         self._make: Callable[..., Offload] = partial(offload, plan=plan, problem=problem)
         self._options = options
         # Whether a plan can be made before anything runs, and what was made.
         self._foresees = isinstance(plan, str) and "example" not in options
         self._made: Offload | None = None
         self._trainer: Callable[[], Trainer | None] = lambda: None
-
-    @property
-    def steps(self) -> Counter[str]:
-        """The number of steps of each kind."""
-        return self._compiled_steps if self.offload is None else self.offload.steps
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **others: Any
@@ -115,7 +106,7 @@ class OffloadCallback(Announced, TrainerCallback):
         """Tell the Trainer's loggers of plans that are new."""
         if self.backend is not None:
             whole = bool(self.backend.reports) and self.backend.report.complete
-            self._compiled_steps["planned" if whole else "deviating"] += 1
+            self._other_steps["planned" if whole else "deviating"] += 1
         for numbers in self.news():
             self._log(numbers)
 
@@ -138,7 +129,7 @@ class OffloadCallback(Announced, TrainerCallback):
             _require_compilable(trainer, self._plan)
             strict = bool(self._options.get("strict"))
             self.backend = backend(self._plan, self._problem, strict=strict)
-            self._compiled_steps.clear()
+            self._other_steps.clear()
             self._open.enter_context(_compiled_by(trainer, self.backend))
             return
         if not self._foresees:
@@ -147,15 +138,24 @@ class OffloadCallback(Announced, TrainerCallback):
         tell_of_planning(
             f"the longest samples, {batch} at a time,", self._options.get("time_limit", SECONDS)
         )
-        self._made = foreseen(
-            lambda: trainer_step(trainer, largest_batch(trainer), tensors="fake"),
-            partial(self._make, trainer.model, **self._options),
-            strict=bool(self._options.get("strict")),
-        )
+        make = partial(self._make, trainer.model, **self._options)
+        try:
+            example = trainer_step(trainer, largest_batch(trainer), tensors="fake")
+            self._made = make(example=example)
+        except Exception as error:
+            if self._options.get("strict"):
+                raise
+            warnings.warn(
+                f"no plan was made before the training began: {one_line(error)}; one is made while "
+                "it runs",
+                OffloadWarning,
+                stacklevel=3,
+            )
+            self._made = make()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Detach the plan and say in a line how the steps went."""
-        self._log(self.end(self.steps))
+        self._log(self.end())
 
 
 def _compiles(trainer: Trainer) -> bool:
@@ -319,4 +319,4 @@ def _prepared(trainer: Any, model: nn.Module) -> nn.Module:
 def _left_alone(trainer: Any) -> AbstractContextManager[None]:
     """Put back what the trainer and its accelerator remember of models, loaders and batches."""
     accelerator = trainer.accelerator
-    return attributes_kept(trainer, accelerator, accelerator.gradient_state)
+    return python_state_kept(trainer, accelerator, accelerator.gradient_state, deep=False)

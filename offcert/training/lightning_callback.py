@@ -8,7 +8,6 @@ For example::
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,11 +51,6 @@ class OffloadCallback(Announced, Callback):
         super().__init__()
         self._plan, self._problem, self._network, self._options = plan, problem, network, options
 
-    @property
-    def steps(self) -> Counter[str]:
-        """The number of steps of each kind."""
-        return Counter() if self.offload is None else self.offload.steps
-
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Attach the plan."""
         options = dict(self._options)
@@ -72,7 +66,7 @@ class OffloadCallback(Announced, Callback):
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Detach the plan and say in a line how the steps went."""
-        _log(trainer, self.end(self.steps))
+        _log(trainer, self.end())
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Detach the plan."""

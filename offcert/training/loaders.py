@@ -9,7 +9,6 @@ In a loop with an `accelerate.Accelerator` whose `prepare` has prepared model an
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,8 +18,6 @@ from torch import nn
 from offcert.core.errors import InputError
 from offcert.runtime.capture.borrowed import random_state_kept
 from offcert.runtime.capture.step import TrainingStep
-from offcert.runtime.follow.offload import Offload
-from offcert.runtime.watch.guard import OffloadWarning, one_line
 from offcert.runtime.workloads.standard_step import device_of
 from offcert.runtime.workloads.turns import moved_to
 
@@ -88,25 +85,3 @@ def _length(sample: Any) -> int:
 
 def _dim(part: Any) -> int:
     return part.dim() if isinstance(part, torch.Tensor) else 1
-
-
-def foreseen(
-    step: Callable[[], TrainingStep], make: Callable[..., Offload], *, strict: bool
-) -> Offload:
-    """Return an offload with a plan for a step, made before anything runs.
-
-    Where that cannot be done, a warning says why (an error, if `strict`), and a plan is made while
-    the training runs: `make` returns the offload, given the step as `example` or nothing.
-    """
-    try:
-        return make(example=step())
-    except Exception as error:
-        if strict:
-            raise
-        warnings.warn(
-            f"no plan was made before the training began: {one_line(error)}; one is made while "
-            "it runs",
-            OffloadWarning,
-            stacklevel=3,
-        )
-    return make()

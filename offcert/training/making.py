@@ -11,7 +11,7 @@ from offcert.questions.schedule.problem import Problem, Recompute
 from offcert.runtime.follow.follower import Follower
 from offcert.runtime.follow.run import StepRun
 from offcert.runtime.plan.step_plan import StepPlan, step_plan
-from offcert.runtime.watch.signature import Signature
+from offcert.runtime.watch.signature import Signature, as_if_on, covers, volume
 from offcert.runtime.workloads.standard_step import device_of
 from offcert.training.feedback import (
     tell_of_end,
@@ -20,7 +20,7 @@ from offcert.training.feedback import (
     tell_of_search,
     tell_of_waiting,
 )
-from offcert.training.growth import Branches, contained, outgrown
+from offcert.training.growth import Branches, contained
 from offcert.training.places import Made, Places, PlanFolder
 from offcert.training.planner import Planner, first_call, opaque_modules, price, without
 from offcert.training.search import EndedSearch, Order, SearchOutcome, at_once
@@ -96,9 +96,22 @@ class PlanMaker:
             self._search(number, allowed)
 
     def outgrown(self, call: Signature) -> int | None:
-        """Return the number of the plan in whose place one for a larger call is followed."""
-        plans, here = self._follower.step_plans, self._follower.hooks.parts.device
-        return outgrown(plans, call, here, self.own, full=self.is_full)
+        """Return the number of the plan in whose place one for a larger call is followed, or None.
+
+        It is the one for the largest of the calls that this one covers: if that is more than half
+        as large, or no more plans may be made. Plans for calls for which a larger one did not do
+        (`own`) stay.
+        """
+        found = []
+        for number, each in enumerate(self._follower.step_plans):
+            known = each.capture.calls[0]
+            asked = as_if_on(call, each.capture.device, self._follower.hooks.parts.device)
+            if volume(known) < volume(asked) and covers(asked, known) and known not in self.own:
+                found.append((volume(known), number))
+        if not found:
+            return None
+        size, number = max(found)
+        return number if self.is_full or 2 * size > volume(call) else None
 
     @property
     def is_full(self) -> bool:

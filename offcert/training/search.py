@@ -211,15 +211,13 @@ class EndedSearch(Search):
 
 
 class SearchProcess(Search):
-    """A search in a process of its own, which may wait for its order (`give`)."""
+    """A search in a process of its own, which waits for its order (`give`)."""
 
-    def __init__(self, order: Order | None = None) -> None:
+    def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="offcert-search-")
         self._path = Path(self._folder.name)
         self._ends = math.inf
         self._process = _begun(self._path)
-        if order is not None:
-            self.give(order)
 
     def give(self, order: Order) -> None:
         """Let the process search for a plan."""

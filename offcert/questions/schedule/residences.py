@@ -74,7 +74,7 @@ def host_residences(trace: Trace, schedule: Schedule | FluidSchedule) -> HostRes
         tensor = trace.gaps[transfer.gap].tensor
         start, end = stays.get(tensor, (transfer.start, transfer.end))
         stays[tensor] = min(start, transfer.start), max(end, transfer.end)
-    return _residences(trace, stays)
+    return residences_of(trace, stays)
 
 
 def host_residences_in_order(trace: Trace, plan: Plan) -> HostResidences:
@@ -92,10 +92,11 @@ def host_residences_in_order(trace: Trace, plan: Plan) -> HostResidences:
             first[tensor] = move.before
         else:
             last[tensor] = max(last.get(tensor, 0), move.before)
-    return _residences(trace, {tensor: (first[tensor], last[tensor] + 1) for tensor in first})
+    return residences_of(trace, {tensor: (first[tensor], last[tensor] + 1) for tensor in first})
 
 
-def _residences(trace: Trace, stays: dict[int, tuple[int, int]]) -> HostResidences:
+def residences_of(trace: Trace, stays: dict[int, tuple[int, int]]) -> HostResidences:
+    """Return the residences of tensors by when each has a copy, ordered by their numbers."""
     return tuple(
         (
             Occupant("tensor", tensor),

@@ -115,11 +115,15 @@ def borrowed(*objects: Any, replace: Replace | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def python_state_kept(*objects: Any) -> Iterator[None]:
-    """Put back attributes, lists, dictionaries and sets, but nothing that a step computes."""
+def python_state_kept(*objects: Any, deep: bool = True) -> Iterator[None]:
+    """Put back attributes, lists, dictionaries and sets, but nothing that a step computes.
+
+    That is of all that can be reached from the objects, or, if not `deep`, their own attributes and
+    the elements of the lists and sets among these.
+    """
     state = PythonState(numbers=False)
     for thing in objects:
-        state.visit(thing)
+        (state.visit if deep else state.hold)(thing)
     try:
         yield
     finally:
@@ -174,25 +178,6 @@ def random_state_kept() -> Iterator[None]:
 
 
 @contextmanager
-def attributes_kept(*objects: Any) -> Iterator[None]:
-    """Put back the attributes of objects, and the elements of the lists and sets among them."""
-    kept = []
-    for thing in objects:
-        held = vars(thing).copy()
-        inside = {n: v.copy() for n, v in held.items() if isinstance(v, list | set)}
-        kept.append((vars(thing), held, inside))
-    try:
-        yield
-    finally:
-        for attributes, held, inside in kept:
-            attributes.clear()
-            attributes.update(held)
-            for name, elements in inside.items():
-                held[name].clear()
-                (held[name].extend if isinstance(elements, list) else held[name].update)(elements)
-
-
-@contextmanager
 def sharding_kept(
     sharded: Sharded, replace: Callable[[torch.Tensor], torch.Tensor] | None
 ) -> Iterator[None]:
@@ -205,7 +190,7 @@ def sharding_kept(
     for module in sharded.modules:
         # What is gathered is freed: the block gathers it anew, in the place of nothing.
         module.reshard()
-    with attributes_kept(*sharded.remembered()):
+    with python_state_kept(*sharded.remembered(), deep=False):
         try:
             for each in sharded.parameters:
                 # Gathered into storages of the block's own: those that are there stay freed.

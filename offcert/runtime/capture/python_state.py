@@ -84,6 +84,12 @@ class PythonState:
             for thing in found:
                 self._replace_in(thing)
 
+    def hold(self, thing: Any) -> None:
+        """Record the attributes of an object, and the lists and sets among them."""
+        for held in self._record(thing):
+            if isinstance(held, list | set):
+                list(self._record(held))
+
     def _record_tensor(self, tensor: torch.Tensor) -> None:
         if not self._numbers or id(tensor) in self._seen or not tensor.is_leaf:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -55,17 +56,16 @@ def capture(
     clock = Clock(clock)
     if clock is Clock.GRAPHS:
         raise InputError("graphs are traced, not captured: use offcert.profile")
-    tensors = step.tensors if tensors is None else tensors
-    if tensors not in ("auto", "fake", "real"):
-        raise InputError(f'tensors must be "auto", "fake" or "real", not {tensors!r}')
+    if tensors is not None:
+        step = replace(step, tensors=tensors)
     for name, parameter in step.model.named_parameters():
         if is_lazy(parameter):
             raise InputError(f"{name} has no shape yet: run the model once before it is captured")
-    if tensors == "auto":
+    if step.tensors == "auto":
         with suppress(Exception):
             return _captured(step, clock, hardware, "fake", program)
-        tensors = "real"
     try:
+        tensors = "fake" if step.tensors == "fake" else "real"
         return _captured(step, clock, hardware, tensors, program)
     except Exception as error:
         raise _told(step, error) from error

@@ -127,7 +127,9 @@ class Backend:
             )
         buffers = Buffers()
         partition = partial(self.partition, buffers=buffers)
-        inner = None if isinstance(self._compiler, str) else _as_inner(self._compiler)
+        compiler = self._compiler
+        # In the place of the one that Inductor calls for each graph.
+        inner = None if isinstance(compiler, str) else lambda m, given, **_: compiler(m, given)
         return self._told(compiled_by_inductor(module, inputs, partition, buffers, inner))
 
     @property
@@ -221,15 +223,6 @@ def _frame() -> Hashable:
     """Return a key of the code that is being compiled: a function, or the rest of one."""
     frame = getattr(CompileContext.current_compile_id(), "frame_id", None)
     return object() if frame is None else frame
-
-
-def _as_inner(compiler: Compiler) -> Callable[..., Any]:
-    """Return a compiler in the place of the one that Inductor calls for each graph."""
-
-    def compile(module: fx.GraphModule, inputs: Any, **options: Any) -> Callable[..., Any]:
-        return compiler(module, inputs)
-
-    return compile
 
 
 def _why_refused(joint: fx.GraphModule) -> str | None:

@@ -14,7 +14,7 @@ from offcert.questions.schedule.plan import Plan
 from offcert.questions.schedule.problem import Problem
 from offcert.questions.schedule.schedule import FluidSchedule, Schedule
 from offcert.runtime.compiled.graph_network import GraphPlace, GraphRecord, places_of, read_graphs
-from offcert.runtime.plan.predict import EvictionInterval, Prediction, predict
+from offcert.runtime.plan.predict import EvictionInterval, predict
 from offcert.runtime.plan.step_plan import require_memory
 
 
@@ -136,17 +136,8 @@ class GraphPlan:
     runs: tuple[int, ...]  # The computation that each operation runs
     values: tuple[int, ...]  # The value that each tensor is a copy of
     writer: tuple[int, ...]  # The computation that makes each value
-    prediction: Prediction  # When tensors leave and come back
-
-    @property
-    def name(self) -> str:
-        """Name of the problem."""
-        return self.problem.name
-
-    @property
-    def limit(self) -> int:
-        """Bytes that the plan may take."""
-        return self.problem.platform.memory
+    # When each tensor that leaves is away, in their order.
+    moved: dict[int, list[EvictionInterval]]
 
     @cached_property
     def places(self) -> list[GraphPlace]:
@@ -159,11 +150,6 @@ class GraphPlan:
         """The operations that run a computation again."""
         first: dict[int, int] = {}
         return [n for n, run in enumerate(self.runs) if first.setdefault(run, n) != n]
-
-    @cached_property
-    def moved(self) -> dict[int, list[EvictionInterval]]:
-        """When each tensor that leaves is away, in their order."""
-        return self.prediction.absences
 
     def report(self, number: int | None = None, refused: str | None = None) -> GraphReport:
         """Return the parts that one of the graphs carries out; if it is none of them, why."""
@@ -178,12 +164,12 @@ class GraphPlan:
                 carried.append(MovedInGraphs(tensor.name, tensor.size, out, back, exact))
         here = number if refused is None else None
         return GraphReport(
-            self.name,
+            self.problem.name,
             {trace.tensors[n].name: trace.tensors[n].size for n in self.moved},
             tuple(carried),
             {trace.operations[n].name: self.places[n].graph == here for n in self.again},
             refused,
-            self.limit,
+            self.problem.platform.memory,
         )
 
     def values_of(self, number: int) -> list[int]:
@@ -231,4 +217,4 @@ def graph_plan(
         problem = problem.executed(execution)
     prediction = predict(problem.trace, plan)
     require_memory(problem, prediction)
-    return GraphPlan(problem, graphs, runs, values, network.writer, prediction)
+    return GraphPlan(problem, graphs, runs, values, network.writer, prediction.absences)

@@ -15,6 +15,7 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from offcert.runtime.compiled.divided import results_of
 from offcert.runtime.compiled.nodes import Key, bytes_of, key_of, launches
 from offcert.runtime.compiled.torch_compiler import divided_by, partitioners
 from offcert.runtime.torch_private import OrderedSet, has_storage
@@ -158,10 +159,7 @@ class JointGraph:
         key = key_of(node)
         if key in self.made or key in self._free:
             return
-        maker = node
-        while maker.target is operator.getitem:
-            maker = maker.args[0]  # type: ignore[assignment]
-        work = self.works.get(maker)
+        work = self.works.get(_maker(node))
         if work is None or not isinstance(node.meta.get("val"), torch.Tensor | list | tuple):
             # Sizes and the like are there in any case.
             self._free.add(key)
@@ -237,22 +235,23 @@ class JointGraph:
             if node not in self.backward or node.op == "output":
                 continue
             key = key_of(node)
-            if (
-                key in self.made
-                or key in self._free
-                or isinstance(node.meta.get("val"), list | tuple)
-            ):
+            several = isinstance(node.meta.get("val"), list | tuple)
+            if several or key in self.made or key in self._free:
                 continue
-            maker = node
-            while maker.target is operator.getitem:
-                maker = maker.args[0]
             sizes.setdefault(key, bytes_of(node))
-            begin.setdefault(key, 0 if node.op == "placeholder" else self.place[maker])
+            begin.setdefault(key, 0 if node.op == "placeholder" else self.place[_maker(node)])
             uses = [self.place[user] for user in node.users if user.op != "output"]
             end[key] = max([end.get(key, -1), begin[key], *uses])
             if key in ends:
                 end[key] = len(self.place)
         return sizes, begin, end
+
+
+def _maker(node: fx.Node) -> fx.Node:
+    """Return the operator that makes a result, of which a node may be a part."""
+    while node.target is operator.getitem:
+        node = node.args[0]  # type: ignore[assignment]
+    return node
 
 
 def mark_choice(
@@ -297,7 +296,7 @@ def peak_of(forward: fx.Graph, backward: fx.Graph, outputs: int) -> int:
     pass are there until the backward pass ends. Scratch memory inside of a kernel is not known.
     """
     inputs = {key_of(node) for node in forward.find_nodes(op="placeholder")}
-    results = list(next(iter(forward.find_nodes(op="output"))).args[0])
+    results = results_of(forward)
     nodes = [node for node in results if isinstance(node, fx.Node)]
     caller = [node for node in results[:outputs] if isinstance(node, fx.Node)]
     peak = _walk(forward, {}, inputs, {key_of(node) for node in nodes})
@@ -311,8 +310,7 @@ def peak_of(forward: fx.Graph, backward: fx.Graph, outputs: int) -> int:
             inputs.add(key_of(node))
         elif key_of(node) not in held:
             entered[key_of(node)] = bytes_of(node)
-    ends = list(next(iter(backward.find_nodes(op="output"))).args[0])
-    kept = {key_of(node) for node in ends if isinstance(node, fx.Node)}
+    kept = {key_of(node) for node in results_of(backward) if isinstance(node, fx.Node)}
     return max(peak, sum(held.values()) + _walk(backward, entered, inputs | set(held), kept))
 
 

@@ -169,11 +169,8 @@ def value_like(
     """Return a tensor without data of the shape and dtype that a node computes."""
     mode = detect_fake_mode((like,))
     assert mode is not None
-    shape = tuple(like.shape)
     with mode:
-        if stride is None:
-            return torch.empty(shape, dtype=like.dtype, device=device)
-        return torch.empty_strided(shape, tuple(stride), dtype=like.dtype, device=device)
+        return _foreseen(like, device, None, stride)
 
 
 # Whoever removes dead nodes must not remove a wait.

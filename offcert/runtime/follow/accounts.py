@@ -72,8 +72,8 @@ class Accounts:
             self._rehearsing = [each for each in self._rehearsing if each is not step_plan]
             refused = sum(each.refused is not None for each in proofs)
             say(
-                f"tested: {len(proofs) - refused} of {len(proofs)} segments of {step_plan.name} "
-                "have made the same again"
+                f"tested: {len(proofs) - refused} of {len(proofs)} segments of "
+                f"{step_plan.problem.name} have made the same again"
             )
 
     def refuse(self, kind: str, message: str, *, alone: bool) -> None:

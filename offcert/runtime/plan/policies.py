@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from offcert.core.carried.carry import Carried, carry
@@ -144,7 +144,8 @@ class _Said:
             )
         placed = place(program, self.ranges, self.capture.ticks)
         unrolling = CarriedUnrolling(self.network, program, self.ranges, self.record)
-        pairs = zip(_nested(program.segments), placed.nested(), strict=True)
+        all_of_it = (each for one in program.segments for each in (one, *one.nested()))
+        pairs = zip(all_of_it, placed.nested(), strict=True)
         return Policies(
             self.problem.name,
             tuple(self._region(segment, named, unrolling) for segment, named in pairs),
@@ -210,10 +211,11 @@ class _Said:
                 if one is not None:
                     yield from self._segments(_cut(segment, one), above)
             return
-        if found is None or not self._is_sayable(found, above):
-            if found is not None:
-                name = PlacedSegment(found.path, found.call, found.children)
-                self.changes.append(f"{name}: does not run again by itself")
+        if found is None:
+            return
+        name = PlacedSegment(found.path, found.call, found.children)
+        if not self._is_sayable(found, above):
+            self.changes.append(f"{name}: does not run again by itself")
             return
         inner = tuple(
             one for each in segment.inner for one in self._segments(each, (*above, found))
@@ -224,7 +226,6 @@ class _Said:
             kept = set()
         fewer = len(segment.kept) - len(kept)
         if fewer:
-            name = PlacedSegment(found.path, found.call, found.children)
             self.changes.append(f"{name}: {fewer} kept computations run again")
         yield Segment(segment.first, segment.last, tuple(sorted(kept)), inner)
 
@@ -261,12 +262,6 @@ def _cut(segment: Segment, one: Range) -> Segment:
         return inner[0]
     kept = tuple(each for each in segment.kept if one.first <= each <= one.last)
     return Segment(one.first, one.last, kept, inner)
-
-
-def _nested(segments: Iterable[Segment]) -> Iterator[Segment]:
-    for each in segments:
-        yield each
-        yield from each.nested()
 
 
 def _without(program: Program, computations: set[int]) -> Program:

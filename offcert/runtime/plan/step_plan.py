@@ -110,9 +110,7 @@ def plans_for(found: Sequence[StepPlan], call: Signature, here: str) -> list[Ste
 class StepPlan:
     """The tensors that leave and come back, when they do, and how to recognise them."""
 
-    name: str
-    # The operations, as often as they run, and the platform.
-    trace: Trace
+    trace: Trace  # The operations, as often as they run
     capture: Capture
     # Bytes that the plan predicts around and during every operation, and that it was made for.
     prediction: Prediction
@@ -144,8 +142,9 @@ class StepPlan:
         if here != "cpu" or "attention" not in source:
             return None
         return (
-            f"the step of {self.name} was captured for attention as {source.get('hardware')} runs "
-            f"it ({source['attention']}), which keeps other tensors than the CPU may"
+            f"the step of {self.problem.name} was captured for attention as "
+            f"{source.get('hardware')} runs it ({source['attention']}), which keeps other tensors "
+            "than the CPU may"
         )
 
     @cached_property
@@ -247,7 +246,6 @@ def step_plan(
         stays = host_residences_in_order(trace, made)
     sizes = {tensor: [(each, each.size) for each in places] for tensor, places in parts.items()}
     return StepPlan(
-        problem.name,
         trace,
         capture,
         prediction,

@@ -15,10 +15,9 @@ from enum import StrEnum
 from offcert.core.errors import PlanError
 from offcert.core.platform import Kind
 from offcert.core.trace import Trace
-from offcert.questions.placement.problem import Occupant, Residence
 from offcert.questions.schedule.plan import Move, Plan
 from offcert.questions.schedule.problem import Problem
-from offcert.questions.schedule.residences import HostResidences
+from offcert.questions.schedule.residences import HostResidences, residences_of
 from offcert.questions.schedule.schedule import Schedule, Transfer
 from offcert.questions.schedule.simulate import simulate
 from offcert.runtime.plan.predict import Prediction, predict_in_order, written_and_dying
@@ -267,8 +266,4 @@ def host_residences_in_streams(trace: Trace, timetable: Timetable) -> HostReside
             elif action.act is Act.AWAIT:
                 # What is handed over before this operation comes before it is waited for.
                 stays[tensor] = stays[tensor][0], operation + 1
-    return tuple(
-        (Occupant("tensor", tensor), Residence(each.name, each.size, *stays[tensor]))
-        for tensor, each in enumerate(trace.tensors)
-        if tensor in stays and each.size
-    )
+    return residences_of(trace, stays)

@@ -114,7 +114,6 @@ class Timed:
     """The times of a step that was run on a device several times."""
 
     trace: Trace  # With its durations, and with its workspaces if the allocator tells
-    repetitions: int  # Of which durations are medians
     # The most bytes that were taken when an operation began, beside the parameters' gradients and
     # what the trace counts; None if the allocator does not tell.
     resident: int | None

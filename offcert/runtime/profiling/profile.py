@@ -257,18 +257,6 @@ def _label(model: str | nn.Module | TrainingStep, shape: tuple[int, ...] | None)
     return label if shape is None else f"{label} {'x'.join(map(str, shape))}"
 
 
-def _require_no_workload(workload: Workload) -> None:
-    """Raise an `InputError` if something is asked for that a step decides itself."""
-    asked = {
-        "input": workload.input is not None,
-        "loss": workload.loss != DEFAULT_LOSS,
-        "dtype": workload.dtype != DEFAULT_DTYPE,
-    }
-    for name, given in asked.items():
-        if given:
-            raise InputError(f"{name} cannot be given with a TrainingStep, which brings its own")
-
-
 def _graphs(step: TrainingStep, hardware: Hardware, link: Link) -> _Made:
     # The compiler takes a second to load.
     from offcert.runtime.compiled.graph_network import profile_graphs
@@ -291,7 +279,14 @@ def _described(step: TrainingStep, captured: Capture, found: Measurement) -> _Ma
 def _step(made: nn.Module | TrainingStep, workload: Workload) -> TrainingStep:
     if not isinstance(made, TrainingStep):
         return standard_step(made, workload)
-    _require_no_workload(workload)
+    asked = {
+        "input": workload.input is not None,
+        "loss": workload.loss != DEFAULT_LOSS,
+        "dtype": workload.dtype != DEFAULT_DTYPE,
+    }
+    for name, given in asked.items():
+        if given:
+            raise InputError(f"{name} cannot be given with a TrainingStep, which brings its own")
     source = workload.source() if workload.model is not None else made.source
     return replace(made, source=source or workload.source())
 

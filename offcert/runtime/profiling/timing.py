@@ -113,12 +113,12 @@ class RepeatedStep:
         trace = self.capture.trace
         if self.device is None or not _counts(self.device):
             found = retimed(trace, durations)
-            return Timed(found, repetitions, None, None, spread, launches, step)
+            return Timed(found, None, None, spread, launches, step)
         watched = self.run(allocator=True)
         timed = retimed(trace, durations, _workspaces(trace, watched.rises))
         planned = predict(trace, Plan()).at_begin
         resident = max(taken - plan for taken, plan in zip(watched.at_begin, planned, strict=True))
-        return Timed(timed, repetitions, resident, watched.reading, spread, launches, step, kernels)
+        return Timed(timed, resident, watched.reading, spread, launches, step, kernels)
 
     def _by_kernels(self, repetitions: int) -> list[list[int]] | None:
         """Return the times of kernels in some runs; None where no profiler sees any."""

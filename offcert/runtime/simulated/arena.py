@@ -186,12 +186,6 @@ class PendingCopy:
             ctypes.memmove(target, source, self.size)
 
 
-def run_all(jobs: Sequence[PendingCopy]) -> None:
-    """Carry out the parts of one copy."""
-    for job in jobs:
-        job.run()
-
-
 class SimulatedDone(SimulatedEvent):
     """A flag: whether a clerk has made a copy, or which error came instead."""
 

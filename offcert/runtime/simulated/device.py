@@ -22,7 +22,6 @@ from offcert.runtime.simulated.arena import (
     SimulatedClerk,
     Storages,
     poisoned,
-    run_all,
 )
 from offcert.runtime.simulated.host import HostClock, apart
 from offcert.runtime.simulated.races import DataRace, RaceError, RaceKind
@@ -228,11 +227,16 @@ class SimulatedDevice:
         self._link_used = stream.index, stream.knows[stream.index]
         for job in jobs:
             self._note(stream, job)
+
+        def carried_out() -> None:
+            for job in jobs:
+                job.run()
+
         held = [each for each in (job.arena.pending(job.offset) for job in jobs) if each]
         with ExitStack() as stack:
             for each in held:
                 stack.enter_context(each)
-            stream.enqueue(partial(run_all, jobs))
+            stream.enqueue(carried_out)
             if held or not all(part.arena.registered for part in parts):
                 # The driver copies through memory of its own, and lets the host wait.
                 stream.record().wait_here()

@@ -295,10 +295,6 @@ class TimedWork:
         self.begin = max(self.begin, self.earliest)
         self.end = max(self.begin + self.lasts, self.until)
 
-    def stay(self) -> None:
-        """Let its times be final: what comes before is forgotten."""
-        self.befores = ()
-
 
 class Timeline:
     """The times of all work, in the order in which it is handed over.
@@ -330,7 +326,8 @@ class Timeline:
             self._open.append(made)
             self._settled = False
         else:
-            made.stay()
+            # Its times are final.
+            made.befores = ()
         return made
 
     def settle(self, now: int) -> None:
@@ -368,7 +365,7 @@ class Timeline:
         self._past = []
         # How long each has lasted depends on those that were under way with it, and so on.
         for each in sorted(ended, key=lambda one: one.end, reverse=True):
-            each.stay()
+            each.befores = ()
             if each.end > first:
                 first = min(first, each.begin)
                 self._past.append(each)

@@ -31,26 +31,24 @@ class Turns:
         """Bring a model to the host, wherever it is."""
         if not self._moves:
             return
-        rows = [] if optimiser is None else _state(optimiser)
-        for owner, name, value in rows:
+        rows = _state(optimiser)
+        for _, owner, name, value in rows:
             # Adam counts its steps on the host, wherever the parameters are.
             apart = owner.device != _HOST or name == "step"
             if apart and isinstance(value, torch.Tensor) and value.device == _HOST:
                 self._on_host.add((id(owner), name))
         model.to(_HOST)
-        for owner, name, value in rows:
-            assert optimiser is not None
-            optimiser.state[owner][name] = moved_to(value, _HOST)
+        for values, _, name, value in rows:
+            values[name] = moved_to(value, _HOST)
 
     def bring(self, model: nn.Module, optimiser: torch.optim.Optimizer | None) -> None:
         """Bring a model to the device."""
         if not self._moves:
             return
         model.to(self.device)
-        for owner, name, value in [] if optimiser is None else _state(optimiser):
+        for values, owner, name, value in _state(optimiser):
             if (id(owner), name) not in self._on_host:
-                assert optimiser is not None
-                optimiser.state[owner][name] = moved_to(value, self.device)
+                values[name] = moved_to(value, self.device)
 
     @contextmanager
     def turn(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[None]:
@@ -66,10 +64,10 @@ class Turns:
         return moved_to(batch, self.device) if self._moves else batch
 
 
-def _state(optimiser: torch.optim.Optimizer) -> list[tuple[Any, str, Any]]:
+def _state(optimiser: torch.optim.Optimizer | None) -> list[tuple[dict[str, Any], Any, str, Any]]:
     return [
-        (owner, name, value)
-        for owner, values in optimiser.state.items()
+        (values, owner, name, value)
+        for owner, values in ({} if optimiser is None else optimiser.state).items()
         if isinstance(values, dict)
         for name, value in values.items()
     ]

@@ -160,7 +160,12 @@ class Workload:
 
     def build(self, *, shapes_only: bool = False) -> nn.Module:
         """Build the network; parameters as for `load`."""
-        return _require_module(self.model, self.load(shapes_only=shapes_only))
+        made = self.load(shapes_only=shapes_only)
+        if isinstance(made, TrainingStep):
+            raise InputError(
+                f"model {self.model} must return an nn.Module here, not a TrainingStep"
+            )
+        return made
 
 
 @dataclass(frozen=True)
@@ -221,10 +226,4 @@ def load(spec: str, options: Mapping[str, Any] | None = None) -> nn.Module | Tra
     if not isinstance(made, nn.Module | TrainingStep):
         kind = type(made).__name__
         raise InputError(f"model {spec} must return an nn.Module or a TrainingStep, not {kind}")
-    return made
-
-
-def _require_module(spec: str | None, made: nn.Module | TrainingStep) -> nn.Module:
-    if isinstance(made, TrainingStep):
-        raise InputError(f"model {spec} must return an nn.Module here, not a TrainingStep")
     return made

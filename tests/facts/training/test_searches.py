@@ -229,7 +229,8 @@ def test_a_process_that_does_not_end_is_ended(order, tmp_path, monkeypatch):
     sleeping.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(sleeping))
     monkeypatch.setattr(search, "MORE", -(10**9))
-    began = SearchProcess(order)
+    began = SearchProcess()
+    began.give(order)
     pid = began._process.pid
     assert began.poll() == SearchOutcome(None, reason="the search did not end")
     with pytest.raises(ProcessLookupError):

@@ -164,7 +164,8 @@ def test_a_search_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
     failing.write_text("#!/bin/sh\necho first >&2\necho out of luck >&2\nexit 1\n")
     failing.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(failing))
-    search = SearchProcess(order)
+    search = SearchProcess()
+    search.give(order)
     search._process.wait()
     with pytest.raises(InputError, match=r"^out of luck$"):
         search.poll()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from offcert.core.errors import InputError
-from offcert.runtime.hardware import HARDWARE, hardware
+from offcert.runtime.hardware import HARDWARE, choice, hardware
 from offcert.runtime.hardware.choice import at_hand, choose
 from offcert.runtime.hardware.files import spelled, suggested
 
@@ -114,3 +114,15 @@ def test_the_device_at_hand_goes_before_what_memory_suggests(
     assert choose(None, None).card is mine
     assert choose(None, None).notes[0].startswith("NVIDIA A10G is the card here, measured now")
     assert at_hand() is None
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_products_are_measured_without_changing_how_others_are_made(allowed: bool) -> None:
+    matmul = torch.backends.cuda.matmul
+    before, matmul.allow_tf32 = matmul.allow_tf32, allowed
+    try:
+        for name in ("float32", "tf32", "bfloat16"):
+            assert choice._products(torch.device("cpu"), name) > 0
+            assert matmul.allow_tf32 is allowed
+    finally:
+        matmul.allow_tf32 = before
