@@ -207,6 +207,7 @@ class IdleRun(Session):
         self,
         hooks: Hooks,
         step_plan: StepPlan,
+        call: Signature,
         exceeds: Callable[[str], None],
         reserved: Reserved,
         known: CountedSteps,
@@ -216,15 +217,12 @@ class IdleRun(Session):
         # Of several calls each is taken for a step: none is counted from beginning to end.
         self._counter = counter if len(step_plan.capture.calls) == 1 else None
         self._excess = Excess(step_plan, hooks.parts, known)
+        self._excess.begin_call(call)
         self._exceeds, self._reserved = exceeds, reserved
         self._seen = True
         self._told = self._over = False
         looks = self._counter is not None or reserved.reads or self._excess.keeps_casts
         self._looks_at_the_end = looks
-
-    def begin_call(self, call: Signature) -> None:
-        """Take note of how the model is called."""
-        self._excess.begin_call(call)
 
     def enter(self, path: str, values: Any) -> None:
         """Take no note of a module that is called."""

@@ -30,21 +30,15 @@ from offcert.runtime.streaming.mover_makers import (
 from offcert.runtime.watch.events import OPERATOR, Session
 from offcert.runtime.watch.guard import Guard
 from offcert.runtime.watch.hooks import Hooks, require_cpu, require_no_graphs
-from offcert.runtime.watch.module_hooks import Unseen
+from offcert.runtime.watch.module_hooks import StepKeeper, Unseen
 from offcert.runtime.watch.operators import sweep, within_transform
 from offcert.runtime.watch.saved_hooks import Owned, enter_saving, leave_saving
 from offcert.runtime.watch.signature import Signature, signature
 from offcert.runtime.watch.tracker import LiveBytes
 
 
-class StepListener(Protocol):
+class StepListener(StepKeeper, Protocol):
     """The object that hears of steps first: a `Follower`, or one that makes its plans."""
-
-    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session | None:
-        """Begin a step at a call of the model, or go on with the one under way."""
-
-    def left(self, session: Session, output: Any) -> None:
-        """The call of the model has returned, or raised."""
 
     def plan_number(self, session: Session) -> int | None:
         """Return the number of the plan that a session follows, if anything runs again in it."""
@@ -298,9 +292,7 @@ class Follower:
         self.hear()
         self.accounts.idle(chosen)
         told = self.accounts.exceeded, self.reserved, self.counting.known(chosen), counter
-        run = IdleRun(self.hooks, chosen, *told)
-        run.begin_call(call)
-        return run
+        return IdleRun(self.hooks, chosen, call, *told)
 
     def _start(
         self, chosen: StepPlan, counter: LiveBytes | None, call: Signature

@@ -49,10 +49,10 @@ class Pair:
         plain: nn.Module,
         planned: nn.Module,
         optimisers: tuple[torch.optim.Optimizer, torch.optim.Optimizer],
-        turns: Turns | None = None,
+        turns: Turns,
     ) -> None:
         self._plain, self._planned, self._optimisers = plain, planned, optimisers
-        self._turns = Turns(torch.device("cpu")) if turns is None else turns
+        self._turns = turns
 
     def step(self, run_plain: Pass, run_planned: Pass) -> PairStep:
         """Take one optimiser step with both, from the same random state, and compare everything."""
@@ -171,18 +171,15 @@ class StepPair:
             self._turns.park(plain.model, plain.optimiser)
             self._planned = _copied(plain)
             self.context(self._count)
-            self._pair = self._beside(plain, self._planned)
+            first, second = (
+                each.optimiser
+                or torch.optim.SGD(each.model.parameters(), lr=_LEARNING_RATE, momentum=_MOMENTUM)
+                for each in (plain, self._planned)
+            )
+            self._pair = Pair(plain.model, self._planned.model, (first, second), self._turns)
         except BaseException:
             self.bring_home()
             raise
-
-    def _beside(self, plain: TrainingStep, planned: TrainingStep) -> Pair:
-        first, second = (
-            each.optimiser
-            or torch.optim.SGD(each.model.parameters(), lr=_LEARNING_RATE, momentum=_MOMENTUM)
-            for each in (plain, planned)
-        )
-        return Pair(plain.model, planned.model, (first, second), self._turns)
 
     def context(self, count: bool) -> Offload:
         """Return the context of planned steps whose live bytes are counted, or are not."""
@@ -210,9 +207,9 @@ class StepPair:
 
     def _follow(self, batch: Any, context: Offload) -> torch.Tensor | None:
         streams, batch = self._device.streams, self._turns.batch(batch)
-        if not self.taken:
+        if streams is not None and self._device.is_real and not self.taken:
             # Memory that plain training had reserved is not the plan's.
-            self._device.empty_cache()
+            streams.release()
         with warnings.catch_warnings():
             # The warnings' texts are in the comparison.
             warnings.simplefilter("ignore", OffloadWarning)

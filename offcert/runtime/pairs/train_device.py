@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -95,7 +95,7 @@ class HostedSteps:
 
     def plain(self, step: TrainingStep, durations: tuple[int, ...]) -> HostedStep:
         """Take a step without a plan, whose operations the host hands over evenly."""
-        return self._taken(step, lambda: self.device.ran(*durations))
+        return self._taken(step, durations)
 
     def planned(
         self, step: TrainingStep, plan: StepPlan, options: FollowOptions | None = None
@@ -106,20 +106,20 @@ class HostedSteps:
         durations = plan.trace.durations if plan.moves_nothing else ()
         self._sizes = _sizes_of(plan)
         with context:
-            found = self._taken(step, lambda: self.device.ran(*durations))
+            found = self._taken(step, durations)
         return found, context
 
-    def _taken(self, step: TrainingStep, ended: Callable[[], None]) -> HostedStep:
+    def _taken(self, step: TrainingStep, durations: tuple[int, ...]) -> HostedStep:
         taken = []
         with _no_collector():
             for _ in range(WARMING + COUNTED):
-                taken.append(self._once(step, ended))
+                taken.append(self._once(step, durations))
                 # Where inputs are small it costs little, and is no work of a step.
                 gc.collect()
         columns = zip(*taken[WARMING:], strict=True)
         return HostedStep(*(round(statistics.median(column)) for column in columns))
 
-    def _once(self, step: TrainingStep, ended: Callable[[], None]) -> tuple[int, int, int, int]:
+    def _once(self, step: TrainingStep, durations: tuple[int, ...]) -> tuple[int, int, int, int]:
         device, host = self.device, self.host
         batch = step.make_batch()
         self._coming = {kind: iter(sizes) for kind, sizes in self._sizes.items()}
@@ -129,7 +129,7 @@ class HostedSteps:
             device.ran()
             begun = device.compute.record()
             step.execute(batch)
-            ended()
+            device.ran(*durations)
             end = device.compute.record()
             worked, python, operators = (
                 now - then
@@ -242,11 +242,6 @@ class TrainDevice:
         if self.is_real:
             known |= {name: found for name, found in versions(self.tensors).items() if found}
         return {name: str(found) for name, found in known.items()}
-
-    def empty_cache(self) -> None:
-        """Give back to the device what its allocator has taken for nobody."""
-        if self.is_real:
-            torch.cuda.empty_cache()
 
     def synchronise(self) -> None:
         """Wait until all is done."""

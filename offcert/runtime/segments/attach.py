@@ -23,7 +23,7 @@ from offcert.runtime.segments.placed import PlacedProgram
 from offcert.runtime.segments.resolve import Lookup, Part, resolve
 from offcert.runtime.segments.walk import Calls, ForwardWalk, Now
 from offcert.runtime.watch.events import Session
-from offcert.runtime.watch.guard import OffloadWarning, SegmentProof, guard_of, guarded
+from offcert.runtime.watch.guard import OffloadWarning, SegmentProof, guarded
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.module_hooks import StepKeeper, UncopiedHook
 
@@ -37,7 +37,7 @@ class _Wrapped:
         self.segments, self.path, self.module = segments, path, module
         own = module.__dict__.get(self.method)
         self.original = own or getattr(type(module), self.method).__get__(module)
-        self.guard = guard_of(segments.hooks)
+        self.guard = segments.guard
 
     @guarded()
     def frame(self, part: Part) -> SegmentFrame | None:
@@ -128,8 +128,8 @@ class TickHook:
 
     def __init__(self, segments: Calls, path: str) -> None:
         self.segments, self.path = segments, path
-        guard = guard_of(segments.hooks)
-        self.enter, self.leave = UncopiedHook(self._enter, guard), UncopiedHook(self._leave, guard)
+        self.enter = UncopiedHook(self._enter, segments.guard)
+        self.leave = UncopiedHook(self._leave, segments.guard)
 
     def _enter(self, module: nn.Module, args: Any) -> None:
         walk = self.segments.now.walk

@@ -149,11 +149,12 @@ class Checkpoint:
     def watched(self, operators: Operators) -> Iterator[None]:
         """Hear of the ends of operators in the block, which is a first run, or a call of it."""
         self._operators = operators
+        operators.told.append(self._settle)
         try:
-            with operators.told(self._settle):
-                yield
+            yield
         finally:
             # They refer to this object, which must not live on because of that.
+            operators.told.remove(self._settle)
             self._operators = None
         for operator in operators.foreign:
             self.proof.refuse(f"{operator} is written in Python, and may keep anything")

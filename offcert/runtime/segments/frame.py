@@ -21,7 +21,7 @@ from offcert.runtime.segments.state import Before, ModuleStates
 from offcert.runtime.segments.walk import Calls, ForwardWalk
 from offcert.runtime.torch_private import backward_keeps_graph, backward_number
 from offcert.runtime.watch.events import AGAIN, RESUME
-from offcert.runtime.watch.guard import StopRunning, guard_of, guarded
+from offcert.runtime.watch.guard import StopRunning, guarded
 from offcert.runtime.watch.operators import recomputing
 
 
@@ -37,8 +37,7 @@ class SegmentFrame(Checkpoint):
         assert walk is not None
         super().__init__(part.proof, segments, segments.mode(part, walk))
         self.name, self.states, self.depth = part.name, part.states, part.depth
-        self.guard = guard_of(segments.hooks)
-        self.now, self.path = segments.now, path
+        self.guard, self.now, self.path = segments.guard, segments.now, path
         self.keeper: Keeper | None = None if walk.frame is None else walk.frame.keeper
         if walk.frame is None and part.kept:
             self.keeper = Keeper(part.name, part.kept, segments.parameters)
@@ -56,15 +55,13 @@ class SegmentFrame(Checkpoint):
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bool | None:
         """Take down what the segment is given, and its state; return None on failure."""
-        self.take(function, args, kwargs)
+        self.function = function
+        self.take(args, kwargs)
         self.before = self.begins(self.states)
         return True
 
-    def take(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        """Take down what is called; tensors are handed to the hooks around the segment."""
-        self.function = function
+    def take(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take down what is given; tensors are handed to the hooks around the segment."""
         self.given = Arguments(self.name, args, kwargs)
         devices = {tensor.device for tensor in self.given.tensors()}
         self.generators = GeneratorStates.of(devices)

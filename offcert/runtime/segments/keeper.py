@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,13 +211,14 @@ def operator_number() -> int:
 class Operators(TorchDispatchMode):
     """Watches the operators of a rehearsal's first run.
 
-    Those that are written in Python, and not declared to be pure, are `foreign`.
+    Those that are written in Python, and not declared to be pure, are `foreign`. Functions that are
+    to be `told` are called whenever one has ended.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.foreign: list[str] = []
-        self._told: list[Callable[[], None]] = []
+        self.told: list[Callable[[], None]] = []
         # Addresses of the storages that the latest operator has returned, and its number.
         self._made: set[int] = set()
         self._number = -1
@@ -227,15 +227,6 @@ class Operators(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         """Let `torch.compile` work as without the mode."""
         return True
-
-    @contextmanager
-    def told(self, ended: Callable[[], None]) -> Iterator[None]:
-        """Call a function during the block when an operator has ended."""
-        self._told.append(ended)
-        try:
-            yield
-        finally:
-            self._told.remove(ended)
 
     def has_made(self, tensor: torch.Tensor) -> bool:
         """Whether the operator that saves a tensor has returned it already.
@@ -255,7 +246,7 @@ class Operators(TorchDispatchMode):
         if func is torch.ops.aten.detach.default:
             # It computes nothing; we call it ourselves for what stays.
             return result
-        for ended in self._told:
+        for ended in self.told:
             ended()
         self._number = operator_number()
         self._made = set(map(storage_number, tensors_of(result)))

@@ -26,7 +26,7 @@ from offcert.runtime.segments.state import Before
 from offcert.runtime.segments.walk import Calls, ForwardWalk
 from offcert.runtime.torch_private import top_saved_hooks
 from offcert.runtime.watch.events import Session
-from offcert.runtime.watch.guard import Guard, guard_of, guarded
+from offcert.runtime.watch.guard import guarded
 
 
 @dataclass(slots=True)
@@ -44,8 +44,7 @@ class LineFrame(SegmentFrame):
     def begin(self, value: torch.Tensor) -> None:
         """Begin its first run with what its first call is given: calls note changes themselves."""
         self.made: list[_LineCall] = []
-        # A method of this object, kept here, would keep it alive.
-        self.take(_nothing, (value,), {})
+        self.take((value,), {})
         self.before = self.begins(self.states)
         self.ended(self.states, self.before)
         # What has been called so far runs again, whether or not the rest follows.
@@ -69,7 +68,8 @@ class _OpenLine:
     def __init__(self, frame: LineFrame, part: LinePart, value: torch.Tensor) -> None:
         frame.begin(value)
         self.frame, self.part = frame, part
-        self.outer = _active()
+        # The saved-tensor hooks that are active.
+        self.outer = top_saved_hooks(True)
         walk = frame.now.walk
         assert walk is not None
         keeps = frame.keeper is not None and walk.watch is None
@@ -83,7 +83,7 @@ class _OpenLine:
             return f"{key[0]} is called before {expected.path}"
         if self.handed is None or len(args) != 1 or kwargs or not self.handed.is_(args[0]):
             return f"{expected.path} is given something else than what was returned before it"
-        if self.outer != _active():
+        if self.outer != top_saved_hooks(True):
             return f"{expected.path} is called under other saved-tensor hooks"
         return None
 
@@ -131,6 +131,7 @@ class LineCall:
 
     def __init__(self, segments: Calls, walk: ForwardWalk, key: Called) -> None:
         self.segments, self.walk, self.key = segments, walk, key
+        self.guard = segments.guard
 
     def run(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -150,11 +151,6 @@ class LineCall:
                 walk.calling = False
         self._returned(result)
         return result
-
-    @property
-    def guard(self) -> Guard:
-        """Of the step that the line is in."""
-        return guard_of(self.segments.hooks)
 
     @property
     def session(self) -> Session | None:
@@ -230,12 +226,3 @@ def end_lines(segments: Calls, walk: ForwardWalk) -> None:
     lines, walk.lines = walk.lines, []
     if lines:
         segments.strayed(f"{lines[0].part.name} run again only in part: the model has returned")
-
-
-def _nothing(value: torch.Tensor) -> None:
-    """Do nothing: a line runs again call by call."""
-
-
-def _active() -> Any:
-    """Return the saved-tensor hooks that are active."""
-    return top_saved_hooks(True)

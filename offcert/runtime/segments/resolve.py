@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import torch
 from torch import nn
@@ -153,8 +154,7 @@ class _Resolver:
         members = []
         for path, call in segment.line:
             module = self._module(path)
-            self._refuse(segment, list(_named(path, module)))
-            states = ModuleStates(str(segment), list(_named(path, module)), self.sharded)
+            states = self._states(segment, list(_named(path, module)))
             members.append(LineMember(path, call, module, states))
             self.lookup.modules[path] = module
         name = str(segment)
@@ -196,16 +196,10 @@ class _Resolver:
         first, last = (names.index(child) for child in segment.children)
         if last < first:
             raise InputError(f"{segment} cannot run again: they come in the other order")
-        children = [(child, module._modules[child]) for child in names[first : last + 1]]
-        inside = [
-            item
-            for child, each in children
-            if each is not None
-            for item in _named(f"{segment.path}.{child}" if segment.path else child, each)
-        ]
         above = f"{segment.path}." if segment.path else ""
-        paths = tuple(above + child for child in names[first : last + 1])
-        part = self._part(segment, inside, paths)
+        children = {above + child: module._modules[child] for child in names[first : last + 1]}
+        rows = [_named(path, each) for path, each in children.items() if each is not None]
+        part = self._part(segment, list(chain.from_iterable(rows)), tuple(children))
         part.first, part.last = first, last
         self._put(segment, part, outer)
         self.lookup.containers[segment.path] = module
@@ -233,12 +227,11 @@ class _Resolver:
         inside: list[tuple[str, nn.Module]],
         paths: tuple[str, ...],
     ) -> Part:
-        self._refuse(segment, inside)
-        name = str(segment)
-        states = ModuleStates(name, inside, self.sharded)
+        states, name = self._states(segment, inside), str(segment)
         return Part(name, states, SegmentProof(name, paths, self.told))
 
-    def _refuse(self, segment: PlacedSegment, inside: list[tuple[str, nn.Module]]) -> None:
+    def _states(self, segment: PlacedSegment, inside: list[tuple[str, nn.Module]]) -> ModuleStates:
+        """Return the state of some modules, unless one of them cannot run again."""
         for path, module in inside:
             if isinstance(module, torch.jit.ScriptModule):
                 raise InputError(f"{segment} cannot run again: {path} is a script module")
@@ -249,6 +242,7 @@ class _Resolver:
                 )
             if is_compiled(module):
                 raise InputError(f"{segment} cannot run again: {path} is compiled")
+        return ModuleStates(str(segment), inside, self.sharded)
 
     def _watch(self, segment: PlacedSegment) -> None:
         for path, _ in segment.line or ((segment.path, 0),):

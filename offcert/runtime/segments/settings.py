@@ -94,19 +94,17 @@ class Casts:
     @contextmanager
     def again(self) -> Iterator[None]:
         """Cast in the block as then."""
-        if self._device is None and not any(
-            is_on or torch.is_autocast_enabled(kind)
-            for kind, (is_on, _) in zip(CASTING, self._kinds, strict=True)
-        ):
+        kinds = [
+            (kind, dtype, is_on)
+            for kind, (is_on, dtype) in zip(CASTING, self._kinds, strict=True)
+            if is_on or torch.is_autocast_enabled(kind)
+        ]
+        if self._device is None and not kinds:
             yield
             return
         with ExitStack() as stack:
-            for kind, (is_on, dtype) in zip(CASTING, self._kinds, strict=True):
-                if is_on or torch.is_autocast_enabled(kind):
-                    cast = torch.amp.autocast(
-                        kind, dtype=dtype, enabled=is_on, cache_enabled=self._caches
-                    )
-                    stack.enter_context(cast)
+            for each in kinds:
+                stack.enter_context(torch.amp.autocast(*each, cache_enabled=self._caches))
             if self._device is not None:
                 stack.enter_context(self._device)
             yield

@@ -13,6 +13,7 @@ from offcert.runtime.segments.resolve import Part
 from offcert.runtime.segments.saved import ComparisonMode
 from offcert.runtime.torch_private import may_save_by_hooks
 from offcert.runtime.watch.events import Session
+from offcert.runtime.watch.guard import RAISING
 from offcert.runtime.watch.hooks import Hooks
 from offcert.runtime.watch.saved_hooks import is_checkpointed
 
@@ -63,6 +64,7 @@ class Calls:
 
     def __init__(self, hooks: Hooks | None, rehearsed: bool, verify_every: int | None) -> None:
         self.hooks = hooks
+        self.guard = RAISING if hooks is None else hooks.guard
         self.now = Now()
         self.parameters: set[int] = set()
         self._rehearsed, self._verify_every = rehearsed, verify_every

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import torch
 
 from offcert.runtime.device.host import HostStore
-from offcert.runtime.device.interface import Arena, CopiedStorage, Device, Pinning
+from offcert.runtime.device.interface import Arena, CopiedStorage, Device
 from offcert.runtime.device.pinned import SplitArena
 from offcert.runtime.plan.host_layout import HostLayout
 from offcert.runtime.streaming.staging import Staged, Staging
@@ -143,11 +143,6 @@ class StreamCopies(Generic[Key]):
         """Take note that a step begins to use them."""
         if self._staging is not None:
             self._staging.begin()
-
-    @property
-    def pinning(self) -> Pinning | None:
-        """How far the arena has been registered."""
-        return self.arena.pinning
 
     def make_room(self, entries: Iterable[StorageEntry]) -> None:
         """See to it that the host has bytes that storages can be copied to.

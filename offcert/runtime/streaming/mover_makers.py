@@ -20,7 +20,7 @@ from offcert.runtime.streaming.copies import StreamCopies
 from offcert.runtime.streaming.staging import Staged, Staging
 from offcert.runtime.streaming.step_events import StepEvents, Stopwatch
 from offcert.runtime.streaming.stream_mover import StreamMover
-from offcert.runtime.streaming.synchronous import Mover, SynchronousMover, TimedMover
+from offcert.runtime.streaming.synchronous import Mover, SynchronousMover
 from offcert.runtime.watch.guard import OffloadWarning
 from offcert.runtime.watch.saved_hooks import SavedPlace
 
@@ -123,10 +123,8 @@ class SynchronousMoverMaker(MoverMaker[HostStore]):
         # All of it is in files, and what has no room in memory decides in which folder.
         folder = self._spill if step_plan.host.in_file and self._spill else self._directory
         store = self._free_room(step_plan) or HostStore(step_plan.host.pool, folder)
-        if not self._timed:
-            return SynchronousMover(step_plan, store), store
-        self.record = StepEvents(Stopwatch(None))
-        return TimedMover(step_plan, store, self.record), store
+        self.record = StepEvents(Stopwatch(None)) if self._timed else None
+        return SynchronousMover(step_plan, store, self.record), store
 
 
 class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
@@ -147,7 +145,7 @@ class StreamMoverMaker(MoverMaker[StreamCopies[SavedPlace]]):
         self.record = StepEvents(Stopwatch(self._device)) if self._timed else None
         copies = self._free_room(step_plan) or self._new(step_plan)
         copies.begin()
-        pinning = copies.pinning
+        pinning = copies.arena.pinning
         if pinning is not None and pinning.refused:
             size = f"{pinning.registered} of {pinning.size} bytes are registered"
             self._refused(f"{pinning.refused}; {size}, and other")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,6 @@ from offcert.runtime.streaming.synchronous import (
     away,
     lacking,
     unfreed,
-    without_counting,
 )
 from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.watch.saved_hooks import SavedPlace
@@ -109,7 +108,7 @@ class StreamMover(Mover):
     @property
     def pinning(self) -> Pinning | None:
         """How far the arena has been registered."""
-        return self._copies.pinning
+        return self._copies.arena.pinning
 
     @property
     def is_here(self) -> bool:
@@ -253,7 +252,7 @@ class StreamMover(Mover):
     def _bring(self, step: FollowedStep, gap: int, entries: Iterable[StorageEntry]) -> None:
         device, rows = self._device, []
         device.require_movable()
-        with without_counting(step):
+        with nullcontext() if step.counter is None else step.counter.paused():
             for entry in entries:
                 data = device.allocate(entry.size)
                 if step.counter is not None:

@@ -6,7 +6,6 @@ import weakref
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Container, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from typing import Protocol
 
@@ -26,6 +25,9 @@ from offcert.runtime.streaming.step_events import Mark, StepEvents
 from offcert.runtime.watch.entries import StorageEntry
 from offcert.runtime.watch.saved_hooks import SavedPlace
 from offcert.runtime.watch.tracker import LiveBytes
+
+# The gap of copies that no operation waits for. By definition.
+LATE = -1
 
 
 class FollowedStep(Protocol):
@@ -139,42 +141,52 @@ def unfreed(step: FollowedStep, tensor: int, operation: int, size: int) -> Unfre
     return Unfreed(step.step_plan.trace.tensors[tensor].name, step.name(operation), size)
 
 
-def without_counting(step: FollowedStep) -> AbstractContextManager[None]:
-    """Return a context in which nothing that is allocated counts."""
-    return nullcontext() if step.counter is None else step.counter.paused()
-
-
 class SynchronousMover(Mover):
     """Moves tensors at once, where there are no streams.
 
     Before an operation begins, first everything leaves that the plan wants gone by then, then
-    everything comes back whose memory the plan has taken by then.
+    everything comes back whose memory the plan has taken by then. A `record` gets the times.
     """
 
-    def __init__(self, step_plan: StepPlan, store: HostStore) -> None:
+    def __init__(
+        self, step_plan: StepPlan, store: HostStore, record: StepEvents | None = None
+    ) -> None:
         self._copies = HostCopies(step_plan.host, store)
         super().__init__(self._copies)
         self._releases = step_plan.prediction.releases
         self._claims, self._parts = step_plan.prediction.claims, step_plan.parts
+        self._record = record
 
     def reach(self, step: FollowedStep, operation: int) -> None:
         """Make the plan's moves before an operation begins."""
+        record = self._record
+        if record is not None:
+            record.ended(record.watch.mark())
         for tensor in self._releases[operation]:
             self._leave(step, tensor, operation)
         for tensor in self._claims[operation]:
             self._return(step, tensor, operation)
+        if record is not None:
+            record.began(record.watch.mark())
 
     def _leave(self, step: FollowedStep, tensor: int, operation: int) -> None:
+        begin = None if self._record is None else self._record.watch.mark()
+        before = self.offloaded_bytes
         for place in self._parts[tensor]:
             self._release(step, place, tensor, operation)
+        if begin is not None and self.offloaded_bytes > before:
+            self._transferred(Kind.OFFLOAD, gap_at(step.step_plan.trace, tensor, operation), begin)
 
     def _return(self, step: FollowedStep, tensor: int, operation: int) -> None:
-        by_place = step.by_place
+        begin = None if self._record is None else self._record.watch.mark()
+        before, by_place = self.prefetched_bytes, step.by_place
         for place in self._parts[tensor]:
             entry = by_place[place]() if place in by_place else None
             if entry is not None and not entry.address and entry.data is None:
                 self.prefetched_bytes += entry.size
                 self._fetch(step, entry)
+        if begin is not None and self.prefetched_bytes > before:
+            self._transferred(Kind.PREFETCH, gap_at(step.step_plan.trace, tensor, operation), begin)
 
     def _release(self, step: FollowedStep, place: SavedPlace, tensor: int, operation: int) -> None:
         if step.deviation is not None:
@@ -201,15 +213,24 @@ class SynchronousMover(Mover):
 
     def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
         """Bring back what autograd asks for before the plan does."""
+        begin = None if self._record is None else self._record.watch.mark()
         step.comes_early(entry)
         self.late_bytes += entry.size
         self._fetch(step, entry)
+        if begin is not None:
+            self._transferred(Kind.PREFETCH, LATE, begin)
 
     def asked_for(self, entry: StorageEntry) -> None:
         """Do nothing: what has come back is there."""
 
     def end(self, step: FollowedStep, *, complete: bool) -> None:
-        """Do nothing: nothing is under way."""
+        """Take note of the end of the last operation."""
+        if complete and self._record is not None:
+            self._record.ended(self._record.watch.mark())
+
+    def _transferred(self, kind: Kind, gap: int, begin: Mark) -> None:
+        if self._record is not None:
+            self._record.transferred(kind, gap, begin, self._record.watch.mark())
 
     def _fetch(self, step: FollowedStep, entry: StorageEntry) -> None:
         if step.counter is None:
@@ -257,47 +278,3 @@ def forecast_at_once(problem: Problem, prediction: Prediction) -> Schedule:
         now += duration
         ends.append(now)
     return Schedule(starts, ends, transfers)
-
-
-# The gap of copies that no operation waits for. By definition.
-LATE = -1
-
-
-class TimedMover(SynchronousMover):
-    """Takes note of the times of operations and transfers."""
-
-    def __init__(self, step_plan: StepPlan, store: HostStore, record: StepEvents) -> None:
-        super().__init__(step_plan, store)
-        self._record, self._now = record, record.watch.mark
-
-    def reach(self, step: FollowedStep, operation: int) -> None:
-        """Make the plan's moves before an operation begins."""
-        self._record.ended(self._now())
-        super().reach(step, operation)
-        self._record.began(self._now())
-
-    def _leave(self, step: FollowedStep, tensor: int, operation: int) -> None:
-        before, begin = self.offloaded_bytes, self._now()
-        super()._leave(step, tensor, operation)
-        if self.offloaded_bytes > before:
-            self._transferred(Kind.OFFLOAD, gap_at(step.step_plan.trace, tensor, operation), begin)
-
-    def _return(self, step: FollowedStep, tensor: int, operation: int) -> None:
-        before, begin = self.prefetched_bytes, self._now()
-        super()._return(step, tensor, operation)
-        if self.prefetched_bytes > before:
-            self._transferred(Kind.PREFETCH, gap_at(step.step_plan.trace, tensor, operation), begin)
-
-    def fetch_late(self, step: FollowedStep, entry: StorageEntry) -> None:
-        """Bring back what autograd asks for before the plan does."""
-        begin = self._now()
-        super().fetch_late(step, entry)
-        self._transferred(Kind.PREFETCH, LATE, begin)
-
-    def end(self, step: FollowedStep, *, complete: bool) -> None:
-        """Take note of the end of the last operation."""
-        if complete:
-            self._record.ended(self._now())
-
-    def _transferred(self, kind: Kind, gap: int, begin: Mark) -> None:
-        self._record.transferred(kind, gap, begin, self._now())

@@ -157,17 +157,12 @@ class Session:
         self._backward_runs = False
         # The threads that run the backward pass, and the sessions theirs is nested in.
         self._within: list[tuple[Local, Session | None]] = []
-        self._ends = 0
+        self.backward_passes = 0  # Those through the step that have ended
 
     @property
     def session(self) -> Session:
         """The step that its guard is told of."""
         return self
-
-    @property
-    def backward_passes(self) -> int:
-        """How many backward passes through the step have ended."""
-        return self._ends
 
     @property
     def sizes(self) -> str:
@@ -281,8 +276,8 @@ class Session:
         flags, self.flags = self.flags, []
         for proof, flag in flags:
             require_same(proof, flag)
-        event = Event(END, "", self._ends)
-        self._ends += 1
+        event = Event(END, "", self.backward_passes)
+        self.backward_passes += 1
         self.tick(event)
         self.end_backward()
 

@@ -18,7 +18,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from torch.utils.checkpoint import CheckpointError
 
@@ -196,17 +196,6 @@ class Guard:
 
 
 RAISING = Guard()
-
-
-class Guarded(Protocol):
-    """An object that has a guard."""
-
-    guard: Guard
-
-
-def guard_of(hooks: Guarded | None) -> Guard:
-    """Return the guard of hooks, if there are some."""
-    return RAISING if hooks is None else hooks.guard
 
 
 def guarded(otherwise: Callable[..., Any] | None = None) -> Callable[[Method], Method]:

@@ -13,7 +13,7 @@ from offcert.runtime.capture.step import TrainingStep
 from offcert.runtime.hardware import HARDWARE
 from offcert.runtime.pairs.train import train
 from offcert.runtime.profiling.profile import profile
-from offcert.runtime.streaming.synchronous import TimedMover
+from offcert.runtime.streaming.synchronous import SynchronousMover
 from offcert_lab.stages.problem import stage_problem
 from support.networks import own_steps
 from support.runtime.captured import evict_everything
@@ -129,12 +129,12 @@ def test_a_model_or_a_step_of_the_callers_is_trained_the_plain_way():
 def _broken(monkeypatch, break_it):
     """Let something happen to the planned model's saved storages when they come back."""
 
-    class Breaks(TimedMover):
+    class Breaks(SynchronousMover):
         def _fetch(self, step, entry):
             super()._fetch(step, entry)
             break_it(entry)
 
-    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.TimedMover", Breaks)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.SynchronousMover", Breaks)
 
 
 def test_a_wrong_byte_that_comes_back_is_found_and_named(monkeypatch):
@@ -155,14 +155,14 @@ def test_bytes_that_nobody_planned_are_found(monkeypatch):
     problem = profile("gpt-tiny", "2x16", hardware="t4")
     hoard = []
 
-    class Hoards(TimedMover):
+    class Hoards(SynchronousMover):
         def _return(self, step, tensor, operation):
             super()._return(step, tensor, operation)
             # Movers say what they allocate: counters do not see their operators.
             hoard.append(torch.zeros(25))
             step.counter.adopt(hoard[-1])
 
-    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.TimedMover", Hoards)
+    monkeypatch.setattr("offcert.runtime.streaming.mover_makers.SynchronousMover", Hoards)
     report = train(problem, evict_everything(problem), steps=1)
     assert report.bitwise_equal
     assert not report.ok
