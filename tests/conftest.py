@@ -9,6 +9,9 @@ import pytest
 # Networks are tiny, and workers have a processor each: threads would only wait for each other,
 # which takes several times as long. Libraries read this when they are loaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# TorchInductor would compile and load a program for each set of instructions before its first
+# kernel; what is fused, and when buffers live, is the same in kernels without any of them.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 # What a search finds must not depend on which kernels other tests have had compiled.
 os.environ.setdefault("OFFCERT_COMPILE", "wait")
 

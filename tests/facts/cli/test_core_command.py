@@ -68,7 +68,7 @@ def test_the_map_is_a_table_with_the_hardest_point_in_bold(
     ) in text
     open_, _ = said(
         capsys,
-        *("--stages", "16", "--labels", "100", "--points", "3", "-o", str(tmp_path / "p.json")),
+        *("--stages", "12", "--labels", "100", "--points", "3", "-o", str(tmp_path / "p.json")),
     )
     assert "still open by" in open_
     assert "nothing hard" not in open_

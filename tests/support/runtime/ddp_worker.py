@@ -11,7 +11,7 @@ from offcert.core.errors import InputError
 from offcert.runtime.follow.offload import follow
 from offcert.runtime.follow.options import FollowOptions
 from support.runtime.captured import evict_everything, evicted_bytes, mean_step, problem_of_step
-from support.runtime.ranks import leave, run_ranks
+from support.runtime.ranks import leave
 
 
 def network() -> nn.Module:
@@ -78,7 +78,3 @@ def main(rank: int, size: int, meeting: str, results: str) -> None:
     }
     torch.save(found, results)
     leave()
-
-
-if __name__ == "__main__":
-    run_ranks(main)

@@ -15,7 +15,7 @@ from offcert.runtime.follow.offload import follow
 from offcert.runtime.follow.options import FollowOptions
 from offcert.training.offload import offload as train_under
 from support.runtime.captured import evict_everything, problem_of_step
-from support.runtime.ranks import leave, run_ranks
+from support.runtime.ranks import leave
 
 HALF = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
 
@@ -115,7 +115,3 @@ def main(rank: int, size: int, meeting: str, results: str) -> None:
     }
     torch.save(found, results)
     leave()
-
-
-if __name__ == "__main__":
-    run_ranks(main)

@@ -19,7 +19,7 @@ from offcert.runtime.watch.sharded import local
 from offcert.training import offload
 from offcert.training.huggingface import OffloadCallback
 from support.networks import huggingface_models as models
-from support.runtime.ranks import leave, run_ranks
+from support.runtime.ranks import leave
 
 ASKED: dict[str, Any] = {
     "memory": "40%",
@@ -140,7 +140,3 @@ def main(rank: int, size: int, meeting: str, results: str) -> None:
     folder = str(Path(results).parent)
     torch.save({"trainer": by_trainer(folder), "accelerate": by_accelerate()}, results)
     leave()
-
-
-if __name__ == "__main__":
-    run_ranks(main)

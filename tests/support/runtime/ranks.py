@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -17,13 +17,17 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed
 
-Rank = Callable[[int, int, str, str], None]
 
+def results_of_ranks(
+    programs: Sequence[str], size: int, folder: Path
+) -> Callable[[str], list[dict[str, Any]]]:
+    """Return what says what every rank of a program has left.
 
-def results_of_ranks(program: str, size: int, folder: Path) -> list[dict[str, Any]]:
-    """Return what every rank of a program has left, a module that ends with `run_ranks(main)`."""
+    A program is a module whose `main` takes rank, size, a file to meet at and one for the results,
+    and ends with `leave`. One program that fails is a failure only where its results are asked for.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-m", program, str(size), str(folder)],
+        [sys.executable, "-m", __name__, str(size), str(folder), *programs],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -31,24 +35,24 @@ def results_of_ranks(program: str, size: int, folder: Path) -> list[dict[str, An
         start_new_session=True,
     )
     try:
-        _, said = process.communicate(timeout=180)
+        _, said = process.communicate(timeout=180 * len(programs))
     finally:
         # Ranks that wait for each other would outlive the program.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, said
-    return [torch.load(folder / f"{rank}.pt") for rank in range(size)]
+
+    def results(program: str) -> list[dict[str, Any]]:
+        assert (folder / program / "done").exists(), said
+        return [torch.load(folder / program / f"{rank}.pt") for rank in range(size)]
+
+    return results
 
 
-def run_ranks(main: Rank) -> None:
-    """Call `main` with rank, size, a file to meet at and one for the results, in a process each.
-
-    It ends with `leave`. One that fails ends the others, which would wait for it.
-    """
-    # Every rank would load it, for `torch.distributed`.
-    importlib.import_module("torch._dynamo")
-    size, folder = int(sys.argv[1]), Path(sys.argv[2])
+def run_ranks(program: str, size: int, folder: Path) -> None:
+    """Call the `main` of a program in a process each; one that fails ends the others."""
+    main = importlib.import_module(program).main
     fork = multiprocessing.get_context("fork")
+    folder.mkdir()
     meeting = str(folder / "meeting")
     running = []
     for rank in range(size):
@@ -64,7 +68,9 @@ def run_ranks(main: Rank) -> None:
             failed = failed or process.exitcode != 0
     for process in running:
         process.terminate()
-    sys.exit(failed)
+        process.join()
+    if not failed:
+        (folder / "done").touch()
 
 
 def leave() -> NoReturn:
@@ -77,3 +83,10 @@ def leave() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+if __name__ == "__main__":
+    # Every rank would load it, for `torch.distributed`.
+    importlib.import_module("torch._dynamo")
+    for name in sys.argv[3:]:
+        run_ranks(name, int(sys.argv[1]), Path(sys.argv[2], name))
