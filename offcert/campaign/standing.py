@@ -258,9 +258,8 @@ def standings(measured: Iterable[Measured]) -> list[Standing]:
 
 
 def _standing(group: str, method: str, rows: Sequence[Measured]) -> Standing:
-    best, proved = ([r for r in ratios if r is not None] for ratios in (
-        [row.to_best for row in rows], [row.to_proved for row in rows]
-    ))  # fmt: skip
+    best = [ratio for row in rows if (ratio := row.to_best) is not None]
+    proved = [ratio for row in rows if (ratio := row.to_proved) is not None]
     return Standing(
         group=group,
         method=method,

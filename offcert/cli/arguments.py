@@ -6,15 +6,14 @@ import argparse
 import os.path
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.options import require_count, require_gap, require_seconds, require_seed
-
-if TYPE_CHECKING:
-    from offcert.questions.schedule.problem import Problem
-
+from offcert.core.units import parse_percent, parse_size, parse_time
+from offcert.questions.schedule.device_memory import named_optimiser
+from offcert.questions.schedule.problem import Minimise, Problem, Recompute
 
 Number = TypeVar("Number", int, float)
 
@@ -72,8 +71,6 @@ def gap(text: str) -> float:
 
 def size(text: str) -> int:
     """Read a size in bytes, which needs its unit."""
-    from offcert.core.units import parse_size
-
     try:
         return parse_size(text)
     except InputError as error:
@@ -94,11 +91,7 @@ def _checked(require: Callable[[object], Number], value: Number) -> Number:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-# Names that the core knows, which a help text need not load; a test keeps both the same.
-RECOMPUTE = ("none", "chain", "any")
-MINIMISE = ("time", "memory")
-OPTIMISERS = ("sgd", "momentum", "adam", "adamw", "adamw-fused")
-STATES = (*OPTIMISERS, "adamw-8bit", "adafactor", "lion", "lion-8bit")
+RECOMPUTE, MINIMISE = tuple(map(str, Recompute)), tuple(map(str, Minimise))
 
 
 def add_optimiser(
@@ -115,8 +108,6 @@ def add_optimiser(
 
 
 def _optimiser(text: str) -> str:
-    from offcert.questions.schedule.device_memory import named_optimiser
-
     try:
         return named_optimiser(text)
     except InputError as error:
@@ -181,8 +172,6 @@ def chosen(problem: Problem, options: argparse.Namespace) -> Problem:
 
 def _deadline(problem: Problem, options: argparse.Namespace, minimise: str) -> int | None:
     """Return the deadline that is asked for in ticks, or None."""
-    from offcert.core.units import parse_percent, parse_time
-
     given = next((n for n in ("deadline", "overhead") if getattr(options, n) is not None), None)
     if given is None:
         return None
@@ -197,8 +186,6 @@ def _deadline(problem: Problem, options: argparse.Namespace, minimise: str) -> i
 
 def require_no_limit(problem: Problem, options: argparse.Namespace) -> None:
     """Refuse a memory limit where memory is the objective: it would change nothing."""
-    from offcert.questions.schedule.problem import Minimise
-
     if problem.minimise is Minimise.MEMORY:
         for name in ("memory", "device_memory"):
             if getattr(options, name) is not None:

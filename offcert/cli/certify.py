@@ -19,14 +19,16 @@ from offcert.cli.searching import (
     search,
     search_settings,
 )
+from offcert.core.documents import write_json, write_text
 from offcert.core.errors import InputError
+from offcert.core.units import format_size
+from offcert.questions.schedule.problem import Problem, parse_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offcert.certification.ladder import FrontierProgress
     from offcert.proofs.certificate import Certificate
-    from offcert.questions.schedule.problem import Problem
 
 
 _EXAMPLES = (
@@ -101,7 +103,6 @@ def _run_curve(options: argparse.Namespace) -> int:
     from offcert.campaign.selection import parse_limits
     from offcert.certification.interrupts import terminating_interrupts
     from offcert.certification.ladder import frontier
-    from offcert.questions.schedule.problem import parse_memory
 
     texts = parse_limits(options.memory)
     options.memory = None
@@ -150,8 +151,6 @@ def _said(
 
 
 def _describe(news: FrontierProgress) -> str:
-    from offcert.core.units import format_size
-
     memory = format_size(news.problem.platform.memory, news.problem.units)
     said = describe_progress(news.problem, news.news)
     return f"{news.number}/{news.limits} at {memory}  {said}"
@@ -193,7 +192,6 @@ class _Folder:
 
     def write_curve(self, certificates: Sequence[Certificate]) -> None:
         """Write table, document and picture of what there is."""
-        from offcert.core.documents import write_json, write_text
         from offcert.report.frontier import describe_frontier, frontier_json, frontier_svg
         from offcert.report.svg import save
 

@@ -13,6 +13,7 @@ from offcert.cli.searching import (
     search_and_say,
     search_settings,
 )
+from offcert.core.units import format_time, parse_size
 
 _EXAMPLES = ("offcert choose step.json --memory 3GiB --time-limit 30 -o step-certificate.json",)
 
@@ -32,7 +33,6 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certification.splitting import certify_split
-    from offcert.core.units import format_time, parse_size
     from offcert.proofs.questions import SPLIT
     from offcert.questions.split.problem import read_split
 

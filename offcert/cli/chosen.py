@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcert.cli.arguments import STATES, count, seed
 from offcert.cli.arguments import add_optimiser as add_one_of
+from offcert.cli.arguments import count, seed
 from offcert.core.errors import InputError, MissingPackageError, require_torch, require_transformers
 from offcert.core.messages import meant, show
+from offcert.questions.schedule.device_memory import OPTIMISERS
 
 if TYPE_CHECKING:
     from offcert.runtime.hardware import Hardware
@@ -84,7 +85,7 @@ def add_peak(parser: argparse.ArgumentParser) -> None:
 def add_optimiser(parser: argparse.ArgumentParser) -> None:
     """Add the argument that says whose state is counted."""
     known = "that of the TrainingStep, if it has one; with --hf adamw"
-    add_one_of(parser, STATES, "whose state is counted", known)
+    add_one_of(parser, OPTIMISERS, "whose state is counted", known)
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:

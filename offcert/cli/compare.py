@@ -14,6 +14,8 @@ from offcert.cli.output import require_outputs, show
 from offcert.cli.parser import EXIT_INTERRUPTED, EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
 from offcert.core.errors import InputError
+from offcert.core.units import parse_size
+from offcert.questions.schedule.problem import Recompute
 
 if TYPE_CHECKING:
     from offcert.campaign.cells import Cell
@@ -128,7 +130,6 @@ def _run(options: argparse.Namespace) -> int:
         summary_to_json,
     )
     from offcert.campaign.table import CampaignTable
-    from offcert.core.units import parse_size
     from offcert.instances.library import Library
 
     cells = _cells(options)
@@ -176,7 +177,6 @@ def _run(options: argparse.Namespace) -> int:
 def _cells(options: argparse.Namespace) -> list[Cell]:
     from offcert.campaign.cells import CERTIFY, CellSettings, grid
     from offcert.campaign.selection import find_subjects, parse_limits, parse_means
-    from offcert.questions.schedule.problem import Recompute
 
     methods = list(dict.fromkeys(name.strip() for name in options.methods.split(",")))
     if CERTIFY not in methods and not options.no_certify:

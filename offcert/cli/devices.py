@@ -15,6 +15,7 @@ from offcert.cli.searching import (
     search_and_say,
     search_settings,
 )
+from offcert.core.units import format_time, parse_bandwidth
 
 if TYPE_CHECKING:
     from offcert.questions.devices.problem import DevicesProblem
@@ -79,7 +80,6 @@ def _add_accumulation(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certification.devices import certify_devices
-    from offcert.core.units import format_time
     from offcert.proofs.questions import DEVICES
     from offcert.questions.devices.problem import read_devices_problem, write_devices_problem
 
@@ -98,7 +98,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _changed(problem: DevicesProblem, options: argparse.Namespace) -> DevicesProblem:
     """Return the problem as the options change it."""
-    from offcert.core.units import parse_bandwidth
     from offcert.questions.devices.problem import Accumulation, AdditionPlace
 
     if options.devices is not None:

@@ -30,7 +30,10 @@ from offcert.cli.output import native_output_to_stderr, require_folder, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 from offcert.cli.searching import add_effort, progress_line, search_settings
+from offcert.core.documents import write_json
 from offcert.core.errors import InputError, require_torch
+from offcert.core.units import Units, format_time
+from offcert.questions.schedule.device_memory import require_optimiser_counted
 
 if TYPE_CHECKING:
     from offcert.certification.diagnosis import Diagnosis
@@ -117,7 +120,6 @@ def add(commands: Commands) -> None:
 def _prepare(options: argparse.Namespace) -> None:
     if options.optimiser is None and options.model is not None and ":" not in options.model:
         # Networks of the zoo bring none; it takes seconds to load what would say so.
-        from offcert.questions.schedule.device_memory import require_optimiser_counted
 
         require_optimiser_counted({})
     if options.output is not None:
@@ -139,8 +141,6 @@ def _chosen(options: argparse.Namespace) -> Chosen:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certification.interrupts import terminating_interrupts
-    from offcert.core.documents import write_json
-    from offcert.core.units import Units, format_time
     from offcert.report.doctor import describe_doctor, doctor_summary
 
     require_torch("offcert doctor")

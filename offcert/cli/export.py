@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from offcert.cli.arguments import count
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import add_problem, read_problem
 from offcert.core.errors import InputError
-
-if TYPE_CHECKING:
-    from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 _EXAMPLES = (
     "offcert export problem.json --format mps -o model.mps",

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offcert.cli import lab
 from offcert.cli.arguments import integer
@@ -14,10 +14,7 @@ from offcert.cli.output import add_target, put_problem, show
 from offcert.cli.parser import Commands, add_command, add_group
 from offcert.core.lab import GENERATORS
 from offcert.core.messages import cut
-
-if TYPE_CHECKING:
-    from offcert.questions.schedule.problem import Problem
-
+from offcert.questions.schedule.problem import Problem, parse_memory
 
 _EXAMPLES = ("offcert generate cnn --stages 24 --memory 25% --seed 1 -o problem.json",)
 
@@ -108,7 +105,6 @@ def _run(kind: str, options: argparse.Namespace) -> int:
 
 def _generated(options: argparse.Namespace, kind: str) -> Problem:
     from offcert.instances.kinds import generator, reduced
-    from offcert.questions.schedule.problem import parse_memory
 
     if getattr(options, "values", None) is not None:
         return reduced(kind, options.values, getattr(options, "knob_transfers", "atomic"))

@@ -11,10 +11,10 @@ from offcert.cli.library import ENVIRONMENT
 from offcert.cli.output import STDOUT, native_output_to_stderr, show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.searching import add_problem, read_problem, stream
+from offcert.questions.schedule.problem import Problem, format_objective
 
 if TYPE_CHECKING:
     from offcert.certification.exchange import Imported
-    from offcert.questions.schedule.problem import Problem
 
 _EXAMPLES = (
     "offcert import problem.json schedule.csv -o certificate.json",
@@ -90,7 +90,6 @@ def _document(found: Imported, written: str | None) -> dict[str, Any]:
 
 
 def _text(problem: Problem, found: Imported, written: str | None) -> str:
-    from offcert.questions.schedule.problem import format_objective
     from offcert.report.text import describe_certificate
 
     if found.certificate is None:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from offcert.cli.arguments import source
 from offcert.cli.output import add_target, put_problem, show
 from offcert.cli.parser import Commands, Run, add_command, add_group
+from offcert.core.documents import make_folder, naming, read_json
 from offcert.core.errors import InputError
+from offcert.core.units import format_size
+from offcert.questions.schedule.problem import Minimise, Problem, format_objective
 
 if TYPE_CHECKING:
     from offcert.instances.library import Entry, Family, Library
-    from offcert.questions.schedule.problem import Problem
 
 
 # Where the library is if the command does not say it.
@@ -117,8 +119,6 @@ def _open(options: argparse.Namespace) -> Library:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from offcert.core.documents import make_folder
-
     folder = library_folder(options)
     if folder is None:
         raise InputError(f"a new library needs --path FOLDER, or ${ENVIRONMENT}")
@@ -151,9 +151,6 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _line(family: Family, entry: Entry, width: int) -> str:
-    from offcert.core.units import format_size
-    from offcert.questions.schedule.problem import Minimise
-
     row, problem = _summary(family, entry), entry.problem
     memory = "least"
     if problem.minimise is Minimise.TIME:
@@ -168,8 +165,6 @@ def _line(family: Family, entry: Entry, width: int) -> str:
 
 def _value(value: int | None, problem: Problem) -> str:
     """Return a time, or a size where memory is minimised."""
-    from offcert.questions.schedule.problem import format_objective
-
     return "-" if value is None else format_objective(value, problem)
 
 
@@ -228,7 +223,6 @@ def _get(options: argparse.Namespace) -> int:
 
 def _add(options: argparse.Namespace) -> int:
     from offcert.certification.records import add
-    from offcert.core.documents import naming, read_json
 
     if options.new and library_folder(options) is None:
         raise InputError(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
+from offcert.core.platform import Link
+from offcert.questions.schedule.problem import Minimise, Recompute, Transfers
 
 if TYPE_CHECKING:
     from offcert.certification.method import Method
@@ -71,9 +73,6 @@ def _said(name: str, method: Method) -> dict[str, Any]:
 
 
 def _row(name: str, method: Method) -> dict[str, Any]:
-    from offcert.core.platform import Link
-    from offcert.questions.schedule.problem import Minimise, Recompute, Transfers
-
     return {
         **_said(name, method),
         "network": method.network,

@@ -9,14 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offcert.cli.arguments import Source
+from offcert.core.documents import make_folder, require_writable
 from offcert.core.errors import InputError
 from offcert.core.messages import cut, plain
-
-if TYPE_CHECKING:
-    from offcert.questions.schedule.problem import Problem
+from offcert.questions.schedule.problem import Problem
 
 # The file name that stands for the standard output.
 STDOUT = "-"
@@ -32,8 +31,6 @@ _WRITTEN = (*_FILES, "target", "certificates", "host_spill")
 
 def require_outputs(options: argparse.Namespace) -> None:
     """Find out before any work whether results can be written to their files."""
-    from offcert.core.documents import require_writable
-
     for name in _FILES:
         path = _target(options, name)
         if path is not None:
@@ -51,8 +48,6 @@ def _target(options: argparse.Namespace, name: str) -> str | None:
 
 def require_folder(options: argparse.Namespace, for_what: str) -> None:
     """Make the folder that `options.output` names, for files, before any work is done."""
-    from offcert.core.documents import make_folder, require_writable
-
     folder = Path(options.output)
     if options.output == STDOUT:
         raise InputError(f"{for_what} need a folder, not -")

@@ -142,14 +142,8 @@ def add_command(
     json : bool
         Whether the result can be printed as a JSON object.
     """
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary.replace("%", "%%"),
-        description=_sentence(summary),
-        epilog=_epilog(examples),
-        formatter_class=Help,
-    )
-    parser.set_defaults(run=run, parser=parser)
+    parser = _added(commands, name, summary, examples)
+    parser.set_defaults(run=run)
     if json:
         parser.add_argument("--json", action="store_true", help="print one JSON object")
     loudness = parser.add_mutually_exclusive_group()
@@ -170,26 +164,23 @@ def add_group(
     commands: Commands, name: str, summary: str, metavar: str, *, examples: Sequence[str] = ()
 ) -> Commands:
     """Add a command with commands of its own, such as ``library list``; return what takes them."""
-    parser = commands.add_parser(
-        name,
-        help=summary.replace("%", "%%"),
-        description=_sentence(summary),
-        epilog=_epilog(examples),
-        formatter_class=Help,
-    )
-    parser.set_defaults(parser=parser)
-    actions = parser.add_subparsers(metavar=metavar, required=True)
+    parser = _added(commands, name, summary, examples)
+    actions: Any = parser.add_subparsers(metavar=metavar, required=True)
     # For what may stand before the action.
     actions.container = parser
     return actions
 
 
-def _sentence(summary: str) -> str:
-    return f"{summary[0].upper()}{summary[1:]}."
-
-
-def _epilog(examples: Sequence[str]) -> str | None:
-    if not examples:
-        return None
+def _added(
+    commands: Commands, name: str, summary: str, examples: Sequence[str]
+) -> argparse.ArgumentParser:
     title = "example:" if len(examples) == 1 else "examples:"
-    return "\n".join([title, *(f"  {line}" for line in examples)])
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary.replace("%", "%%"),
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog="\n".join([title, *(f"  {line}" for line in examples)]) if examples else None,
+        formatter_class=Help,
+    )
+    parser.set_defaults(parser=parser)
+    return parser

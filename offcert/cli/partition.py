@@ -9,6 +9,7 @@ from offcert.cli.arguments import source
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 from offcert.core.errors import InputError
+from offcert.questions.schedule.schedule import FluidSchedule
 
 if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate
@@ -33,7 +34,6 @@ def _run(options: argparse.Namespace) -> int:
     from offcert.instances.three_partition import triples_of
     from offcert.instances.two_partition import RecomputePartition, TwoPartition, half_of, part_of
     from offcert.proofs.certificate import read_certificate
-    from offcert.questions.schedule.schedule import FluidSchedule
 
     certificate = read_certificate(options.certificate)
     problem, schedule = certificate.problem, certificate.result.schedule

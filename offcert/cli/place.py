@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from offcert.cli.arguments import source
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.searching import add_effort, progress_line, search_and_say, search_settings
+from offcert.core.documents import naming, read_json
 from offcert.core.errors import InputError
 from offcert.core.messages import show as shown
+from offcert.core.units import Units, format_size, parse_capacity
 
 if TYPE_CHECKING:
-    from offcert.core.units import Units
     from offcert.proofs.any_certificate import AnyCertificate
     from offcert.questions.placement.problem import PlacementProblem
 
@@ -85,7 +86,6 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from offcert.certification.placing import place
-    from offcert.core.units import format_size
 
     what, units = _read(options.file)
     settings = _settings(options, units)
@@ -104,7 +104,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _read(path: str) -> tuple[Any, Units]:
     """Return a problem or a certificate of either kind, to be placed, and its units."""
-    from offcert.core.documents import naming, read_json
     from offcert.proofs.questions import QUESTIONS
     from offcert.questions.placement.files import (
         PLACEMENT_PROBLEM_FORMAT,
@@ -153,7 +152,6 @@ def _require_place(what: Any, path: str | None) -> None:
 def _settings(options: argparse.Namespace, units: Units) -> dict[str, Any]:
     """Return the settings in the options, checked; one that the method does not use is an error."""
     from offcert.certification.placement_methods import placement_method_called
-    from offcert.core.units import parse_capacity
 
     if options.method is not None:
         reads = placement_method_called(options.method).reads

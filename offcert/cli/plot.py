@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from offcert.cli.arguments import source
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
+from offcert.core.documents import naming, read_json
 from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,7 +73,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _save_one(path: Path, options: argparse.Namespace) -> None:
-    from offcert.core.documents import naming, read_json
     from offcert.proofs.questions import SCHEDULE, question_of
     from offcert.questions.schedule.training_files import TRAINING_FORMAT
 
@@ -97,7 +97,6 @@ def _save_one(path: Path, options: argparse.Namespace) -> None:
 
 
 def _save_training(path: Path, document: object, options: argparse.Namespace) -> None:
-    from offcert.core.documents import naming
     from offcert.questions.schedule.training_files import training_from_json
     from offcert.report.training_figure import save_training
 

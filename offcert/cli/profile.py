@@ -23,9 +23,10 @@ from offcert.cli.output import put_problem, show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
 from offcert.core.errors import InputError, require_torch
+from offcert.core.units import format_size, require_limit
+from offcert.questions.schedule.problem import Problem
 
 if TYPE_CHECKING:
-    from offcert.questions.schedule.problem import Problem
     from offcert.runtime.hardware import Hardware
 
 
@@ -128,7 +129,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _card(device_memory: str | None) -> Hardware | str:
     """Return the card here, the one that a size suggests, or the papers'."""
-    from offcert.core.units import require_limit
     from offcert.runtime.hardware.choice import at_hand
     from offcert.runtime.hardware.files import suggested
 
@@ -138,8 +138,6 @@ def _card(device_memory: str | None) -> Hardware | str:
 
 def _short_lines(options: argparse.Namespace, problem: Problem) -> list[str]:
     """Return a line if the card has less memory than the problem, whose limit nobody has named."""
-    from offcert.core.units import format_size
-
     if options.measure or options.memory or options.device_memory:
         return []
     beside, available = (problem.source or {}).get("uncounted", {}), machine(options).memory
@@ -165,7 +163,6 @@ def _save_hardware(path: str) -> None:
 
 def _measured_lines(problem: Problem) -> list[str]:
     """Return lines about rates and storages that were measured beside durations, for people."""
-    from offcert.core.units import format_size
     from offcert.questions.schedule.carried import launch_times, with_host
 
     found = (problem.source or {}).get("measurement", {})

@@ -11,6 +11,7 @@ from offcert.cli.arguments import source
 from offcert.cli.output import show
 from offcert.cli.parser import Commands, add_command
 from offcert.cli.progress import progress
+from offcert.core.documents import naming, read_json
 from offcert.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,7 +91,6 @@ def _paths(given: list[Path]) -> Iterator[Path]:
 
 
 def _read(path: Path, verify: bool) -> PageDocument:
-    from offcert.core.documents import naming, read_json
     from offcert.proofs.certificate import certificate_from_json
     from offcert.questions.schedule.training_files import TRAINING_FORMAT, training_from_json
     from offcert.report.doctor import DOCTOR_FORMAT

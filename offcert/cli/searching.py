@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offcert.cli.arguments import (
-    OPTIMISERS,
     add_choices,
     add_optimiser,
     chosen,
@@ -27,13 +26,21 @@ from offcert.cli.ending import ending_anyhow
 from offcert.cli.output import STDOUT, native_output_to_stderr, show
 from offcert.cli.progress import progress
 from offcert.core.errors import InputError
+from offcert.core.units import format_gap, parse_bandwidth
+from offcert.questions.schedule.device_memory import OPTIMISER_COPIES
+from offcert.questions.schedule.problem import (
+    Problem,
+    Recompute,
+    Transfers,
+    format_objective,
+    parse_memory,
+)
 
 if TYPE_CHECKING:
     from offcert.certification.search import SearchProgress
     from offcert.proofs.certificate import Certificate
-    from offcert.questions.schedule.problem import Problem
 
-TRANSFERS = ("atomic", "interruptible", "fractional")
+TRANSFERS = tuple(map(str, Transfers))
 # Settings of a search that the command does not give: seconds, threads, gap, seed. The parser must
 # be able to tell. Arbitrary.
 DEFAULTS: dict[str, Any] = {"time_limit": 60.0, "workers": 2, "target_gap": 0.0, "seed": 0}
@@ -68,7 +75,7 @@ def add_problem(parser: argparse.ArgumentParser, several: bool = False) -> None:
         "the trace does not count are subtracted (default: the file's limit)",
     )
     what = "whose state --device-memory counts"
-    add_optimiser(parser, OPTIMISERS, what, "that which the profile has counted")
+    add_optimiser(parser, tuple(OPTIMISER_COPIES), what, "that which the profile has counted")
     parser.add_argument(
         "--bandwidth",
         metavar="RATE",
@@ -135,9 +142,7 @@ def add_effort(parser: argparse.ArgumentParser, *names: str, each: str = "") -> 
 
 def read_problem(options: argparse.Namespace) -> Problem:
     """Return the problem of the file, changed as the options say."""
-    from offcert.core.units import parse_bandwidth
     from offcert.questions.schedule import files
-    from offcert.questions.schedule.problem import Recompute, parse_memory
 
     problem = chosen(files.read_problem(options.problem), options)
     require_no_limit(problem, options)
@@ -266,15 +271,11 @@ def write_or_rescue(write: Callable[[str | Path], None], path: str) -> None:
 
 def describe_progress(problem: Problem, news: SearchProgress) -> str:
     """Return in one line what a search knows; times or sizes in the problem's units."""
-    from offcert.questions.schedule.problem import format_objective
-
     return progress_line(news, lambda value: format_objective(value, problem))
 
 
 def progress_line(news: SearchProgress, form: Callable[[int], str], best: str = "best") -> str:
     """Return in one line what a search knows, with values as `form` shows them."""
-    from offcert.core.units import format_gap
-
     parts = [f"bound {form(news.lower_bound)}"]
     if news.objective is None:
         parts.append(f"{best} -")

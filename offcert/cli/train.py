@@ -13,6 +13,8 @@ from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INVALID, Commands, add_command
 from offcert.cli.progress import progress
 from offcert.core.errors import InputError, require_torch
+from offcert.core.units import Units
+from offcert.questions.schedule.schedule import FluidSchedule
 
 if TYPE_CHECKING:
     from offcert.proofs.certificate import Certificate
@@ -117,7 +119,6 @@ def _run(options: argparse.Namespace) -> int:
 def _announce(host: HostMemory) -> None:
     """Say before the first step what a plan needs of the host, if it does."""
     if host.pool:
-        from offcert.core.units import Units
         from offcert.report.training import describe_host
 
         found = {
@@ -168,7 +169,6 @@ def _write(report: TrainReport, options: argparse.Namespace) -> None:
 def _read(path: str) -> Certificate:
     """Return a certificate whose plan training can follow."""
     from offcert.proofs.questions import SCHEDULE
-    from offcert.questions.schedule.schedule import FluidSchedule
     from offcert.verification.document import verify_file
 
     verification = verify_file(path)

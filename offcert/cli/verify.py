@@ -20,6 +20,7 @@ from offcert.cli.ending import exit_code
 from offcert.cli.output import show
 from offcert.cli.parser import EXIT_INVALID, EXIT_NOT_VERIFIED, Commands, add_command
 from offcert.cli.progress import LOG
+from offcert.core.units import Units, format_size
 
 if TYPE_CHECKING:
     from offcert.verification.limits import Limits
@@ -192,7 +193,6 @@ def _run(options: argparse.Namespace) -> int:
     )
     if code is not None:
         return code
-    from offcert.core.units import Units, format_size
 
     memory = format_size(int(options.memory_limit), Units("ns", "B"))
     return _beyond(options, f"{options.time_limit:g} s and {memory} of memory are not enough")

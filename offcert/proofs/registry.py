@@ -45,37 +45,25 @@ _MODELS = (
     ClaimKind("interval-cpsat", ("CP-SAT",), "interval variables", page="models"),
 )
 
-_RECOMPUTATION = (
-    *(
-        ClaimKind(
-            f"{name}{suffix}",
-            families,
-            f"{unit} of recomputation alone, {summary}",
-            page="rematerialisation",
-            transfers=ALL,
-            recompute=again,
-            minimise=minimise,
-            offload=frozenset({False}),
-        )
-        for name, families, summary, again in (
-            (
-                "retention-cpsat",
-                ("CP-SAT",),
-                "by intervals over which copies are kept",
-                frozenset({Recompute.ANY}),
-            ),
-            (
-                "recompute-stages",
-                ("HiGHS", "CBC"),
-                "who runs again in which stage, in no order",
-                frozenset({Recompute.ANY}),
-            ),
-        )
-        for suffix, unit, minimise in (
-            ("", "time", Minimise.TIME),
-            ("-memory", "bytes", Minimise.MEMORY),
-        )
-    ),
+_RECOMPUTATION = tuple(
+    ClaimKind(
+        f"{name}{suffix}",
+        families,
+        f"{unit} of recomputation alone, {summary}",
+        page="rematerialisation",
+        transfers=ALL,
+        recompute=frozenset({Recompute.ANY}),
+        minimise=minimise,
+        offload=frozenset({False}),
+    )
+    for name, families, summary in (
+        ("retention-cpsat", ("CP-SAT",), "by intervals over which copies are kept"),
+        ("recompute-stages", ("HiGHS", "CBC"), "who runs again in which stage, in no order"),
+    )
+    for suffix, unit, minimise in (
+        ("", "time", Minimise.TIME),
+        ("-memory", "bytes", Minimise.MEMORY),
+    )
 )
 
 _PROOFS = (*computed.PROOFS, *labels.PROOFS, *multipliers.JOINT, *computed.MEMORY)

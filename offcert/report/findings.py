@@ -127,7 +127,7 @@ def known_summary(verification: Verification[Any]) -> dict[str, Any]:
     }
 
 
-def claimed_bounds(bounds: Iterable[Bound]) -> list[dict[str, Any]]:
+def claimed_bounds(bounds: Iterable[Bound | CheckedBound]) -> list[dict[str, Any]]:
     """Return bounds with the evidence that is claimed as JSON values."""
     return [
         {"method": each.method, "value": each.value, "evidence": str(each.evidence)}
@@ -137,15 +137,8 @@ def claimed_bounds(bounds: Iterable[Bound]) -> list[dict[str, Any]]:
 
 def checked_bounds(bounds: list[CheckedBound]) -> list[dict[str, Any]]:
     """Return bounds with the findings about them as JSON values."""
-    return [
-        {
-            "method": bound.method,
-            "value": bound.value,
-            "evidence": str(bound.evidence),
-            "finding": bound.finding,
-        }
-        for bound in bounds
-    ]
+    claims = zip(claimed_bounds(bounds), bounds, strict=True)
+    return [claim | {"finding": bound.finding} for claim, bound in claims]
 
 
 def best_first(bounds: Iterable[Bound]) -> list[Bound]:

@@ -7,7 +7,7 @@ limit the best schedule of all limits up to it counts, and the best bound of all
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -70,7 +70,10 @@ def frontier_rows(certificates: Sequence[Certificate]) -> list[FrontierRow]:
         if found is not None and (known is None or found < known):
             best = certificate
         rows.append(_row(certificate, best, bound, bound_at, evidence))
-    return [_with_saving(row, after) for row, after in zip(rows, [*rows[1:], None], strict=True)]
+    for index, (row, after) in enumerate(pairwise(rows)):
+        if row.makespan is not None and after.makespan is not None:
+            rows[index] = replace(row, saved_by_next=row.makespan - after.makespan)
+    return rows
 
 
 def _bounds_from_above(
@@ -116,12 +119,6 @@ def _row(
         recomputed_ticks=None if reruns is None else reruns.ticks,
         moved_bytes=None if best is None else moved_bytes(best),
     )
-
-
-def _with_saving(row: FrontierRow, after: FrontierRow | None) -> FrontierRow:
-    if after is None or row.makespan is None or after.makespan is None:
-        return row
-    return FrontierRow(**asdict(row) | {"saved_by_next": row.makespan - after.makespan})
 
 
 def moved_bytes(certificate: Certificate) -> int:

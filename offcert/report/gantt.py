@@ -12,6 +12,7 @@ from offcert.core.errors import InputError
 from offcert.core.messages import cut
 from offcert.core.units import format_size
 from offcert.proofs.certificate import Certificate
+from offcert.questions.placement.problem import PlacementProblem
 from offcert.questions.schedule.problem import Minimise, Problem, format_objective
 from offcert.questions.schedule.schedule import Schedule
 from offcert.questions.schedule.training_record import TrainingRecord
@@ -285,7 +286,7 @@ def thinned(points: Sequence[tuple[float, float]], step: float) -> list[tuple[fl
 
 
 def time_labels(
-    problem: Problem | TrainingRecord, span: int
+    problem: Problem | PlacementProblem | TrainingRecord, span: int
 ) -> tuple[list[tuple[float, str]], str]:
     """Return marks for an axis of so many ticks with their texts, and the unit of these."""
     scale, unit = time_scale(problem, span)

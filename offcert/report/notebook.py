@@ -184,13 +184,13 @@ def _add_bounds(root: Element, certificate: Certificate) -> None:
     bounds = best_first(certificate.result.bounds)
     if not bounds:
         return
-    table = element(root, "table", style="border-collapse:collapse", class_="bounds")
-    _add_row(element(table, "thead"), "th", ("lower bound", "method", "evidence"))
-    body = element(table, "tbody")
-    for bound in bounds[:_MOST_ROWS]:
-        value = format_objective(bound.value, certificate.problem, certificate.result.objective)
-        _add_row(body, "td", (value, cut(bound.method), str(bound.evidence)))
-    more = len(bounds) - _MOST_ROWS
+    problem, objective = certificate.problem, certificate.result.objective
+    rows = [
+        (format_objective(each.value, problem, objective), cut(each.method), str(each.evidence))
+        for each in bounds
+    ]
+    header = ("lower bound", "method", "evidence")
+    more = _add_table(root, header, rows, class_="bounds")
     claimed = "As the certificate claims; offcert.verify checks it."
     element(root, "div", f"{more} more bounds. {claimed}" if more > 0 else claimed)
 
@@ -199,24 +199,25 @@ def _add_shown(root: Element, shown: Shown) -> None:
     element(element(root, "div"), "b", cut(shown.title, 100))
     if shown.facts:
         _add_facts(root, shown.facts)
-    if not shown.header:
-        return
-    table = element(root, "table", style="border-collapse:collapse")
-    _add_row(element(table, "thead"), "th", shown.header)
-    body, more = element(table, "tbody"), 0
-    for number, row in enumerate(shown.rows):
-        if number < _MOST_ROWS:
-            _add_row(body, "td", [cut(text, 100) for text in row])
-        else:
-            more += 1
-    if more:
-        element(root, "div", f"{more} more")
+    if shown.header:
+        more = _add_table(root, shown.header, list(shown.rows))
+        if more:
+            element(root, "div", f"{more} more")
 
 
-def _add_row(parent: Element, tag: str, texts: Sequence[str]) -> None:
-    row = element(parent, "tr")
-    for text in texts:
-        element(row, tag, text, style=_CELL)
+def _add_table(
+    root: Element, header: Sequence[str], rows: Sequence[Sequence[str]], **attributes: str
+) -> int:
+    """Add a table of the first rows; return how many are left out."""
+    table = element(root, "table", style="border-collapse:collapse", **attributes)
+    parts = (("thead", "th", [header]), ("tbody", "td", rows[:_MOST_ROWS]))
+    for part, tag, lines in parts:
+        body = element(table, part)
+        for line in lines:
+            row = element(body, "tr")
+            for text in line:
+                element(row, tag, cut(text, 100), style=_CELL)
+    return max(0, len(rows) - _MOST_ROWS)
 
 
 _ADDED: dict[type, Callable[[Element, Any], None]] = {

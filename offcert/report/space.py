@@ -12,7 +12,7 @@ from offcert.core.messages import cut
 from offcert.core.units import format_size
 from offcert.proofs.placement_certificate import PlacementCertificate
 from offcert.questions.placement.problem import Placement
-from offcert.report.bars import BOUND, LIMIT, Look, size_scale, time_scale
+from offcert.report.bars import BOUND, LIMIT, Look, size_scale
 from offcert.report.gantt import (
     draw_legend,
     draw_level,
@@ -20,8 +20,9 @@ from offcert.report.gantt import (
     draw_time_axis,
     fill_of,
     picture,
+    time_labels,
 )
-from offcert.report.svg import Axes, Element, element, save, ticks
+from offcert.report.svg import Axes, Element, element, save
 
 # Letters of the longest name, and pixels of the picture and of the margin above. Arbitrary.
 _LONGEST_NAME = 80
@@ -152,8 +153,7 @@ def space_svg(
     outlined = len(spaces) <= MOST_OUTLINED
     for space in spaces:
         _draw_space(group, frame, space, outlined)
-    scale, unit = time_scale(placed.problem, frame.end)
-    labels = [(value * scale, f"{value:g}") for value in ticks(frame.end / scale)]
+    labels, unit = time_labels(placed.problem, frame.end)
     draw_time_axis(root, frame, labels, f"time ({unit})")
     for size, text, colour in lines_of(placed):
         draw_level(root, frame.width, frame.y(size), -4, text, colour, ("line", 1.4, "7 4"))

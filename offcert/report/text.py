@@ -6,7 +6,7 @@ Of a problem they name the operation that sets its least memory, and what would 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from offcert.core.computations import Computation
@@ -231,12 +231,7 @@ def certificate_summary(certificate: Certificate) -> dict[str, Any]:
         schedule = result.schedule
         summary["makespan"] = None if schedule is None else schedule.makespan
     if infeasibility is not None:
-        summary["infeasibility"] = {
-            "operation": infeasibility.operation,
-            "name": infeasibility.name,
-            "needed": infeasibility.needed,
-            "lacking": infeasibility.lacking,
-        }
+        summary["infeasibility"] = asdict(infeasibility)
     return summary | notes_summary(certificate.notes)
 
 

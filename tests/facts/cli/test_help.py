@@ -11,7 +11,6 @@ from dataclasses import fields
 import pytest
 
 from offcert.cli import (
-    arguments,
     chosen,
     main,
     profile,
@@ -21,8 +20,6 @@ from offcert.cli import (
 from offcert.cli import (
     command_line as program,
 )
-from offcert.questions.schedule.device_memory import OPTIMISER_COPIES, OPTIMISERS
-from offcert.questions.schedule.problem import Transfers
 from offcert_lab.commands import adversarial, core
 
 
@@ -78,11 +75,8 @@ def test_what_the_help_repeats_of_other_rooms_is_what_they_say() -> None:
     assert tuple(HARDWARE) == chosen.HARDWARE
     assert chosen.CALIBRATED == CALIBRATED
     assert tuple(LOSSES) == chosen.LOSSES
-    assert tuple(OPTIMISER_COPIES) == arguments.OPTIMISERS
-    assert arguments.STATES == OPTIMISERS
     assert chosen.DTYPES == _DTYPES
     assert (chosen.DTYPES[0], chosen.LOSSES[0]) == (DEFAULT_DTYPE, DEFAULT_LOSS)
-    assert tuple(map(str, Transfers)) == searching.TRANSFERS
     given = {action.dest for action in EVERY["offcert profile"]._actions}
     # The command line has words of its own for `input_shape` and `options`, and measures where the
     # model runs; a `device` is an object.
