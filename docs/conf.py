@@ -8,6 +8,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.environment.adapters import toctree
 from sphinx.pycode.parser import Parser
 from sphinx.search.en import SearchEnglish
 
@@ -22,6 +25,27 @@ gc.set_threshold(200_000, 50, 100)
 # took a tenth of the time. The stem of a word was looked for anew on every page that has it.
 Parser.parse_definition = lambda parser: None
 SearchEnglish.stem = cache(SearchEnglish.stem)
+
+
+def _titles(toc: nodes.Element) -> nodes.Element:
+    """Return a page's table of contents without what is below its title, but for trees of pages."""
+    titles = toc.deepcopy()
+    for item in titles.children:
+        if len(item) > 1:
+            trees = list(item.findall(addnodes.toctree))
+            if trees:
+                item[1][:] = trees
+            else:
+                item.pop(1)
+    return titles
+
+
+_entry, _short = toctree._toctree_standard_entry, cache(_titles)
+# All trees here show titles only, but for each page the headings of all others were copied before
+# they were left out; that took a tenth of the time.
+toctree._toctree_standard_entry = lambda title, ref, depth, toc, *rest: _entry(
+    title, ref, depth, _short(toc), *rest
+)
 sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parents[1])]
 
 import offcert  # noqa: E402
