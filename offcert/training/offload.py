@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import weakref
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -164,9 +163,27 @@ def offload(
     >>> sum(training.steps.values())
     3
     """
-    # Each option has the name that it has here.
-    named = locals()
-    options = OffloadOptions(**{each.name: named[each.name] for each in fields(OffloadOptions)})
+    options = OffloadOptions(
+        memory=memory,
+        device_memory=device_memory,
+        optimiser=optimiser,
+        time_limit=time_limit,
+        example=example,
+        hardware=hardware,
+        recompute=recompute,
+        max_plans=max_plans,
+        background=background,
+        plans=plans,
+        strict=strict,
+        count=count,
+        timed=timed,
+        verify_every=verify_every,
+        host_memory=host_memory,
+        host_spill=host_spill,
+        reserved_memory=reserved_memory,
+        directory=directory,
+        device=device,
+    )
     if plan == "auto":
         if problem is not None:
             raise InputError('problem cannot be given with plan="auto", which captures it')
