@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -124,13 +125,21 @@ def _products(device: torch.device, name: str) -> int:
     rows, dtype = _ROWS[device.type], getattr(torch, "float32" if name == "tf32" else name)
     left, right = (torch.randn(rows, rows, device=device).to(dtype) for _ in range(2))
     out = torch.empty_like(left)
-    matmul: Any = torch.backends.cuda.matmul
-    before, matmul.allow_tf32 = matmul.allow_tf32, name == "tf32"
-    try:
+    # The setting is the card's; where PyTorch's newer names of it were used, it cannot be read.
+    with _by_tf32(name == "tf32") if device.type == "cuda" else nullcontext():
         seconds = _seconds(device, lambda: torch.mm(left, right, out=out))
+    return int(2 * rows**3 / seconds)
+
+
+@contextmanager
+def _by_tf32(allowed: bool) -> Iterator[None]:
+    """Let a card multiply float32 by TF32 in the block, or not."""
+    matmul: Any = torch.backends.cuda.matmul
+    before, matmul.allow_tf32 = matmul.allow_tf32, allowed
+    try:
+        yield
     finally:
         matmul.allow_tf32 = before
-    return int(2 * rows**3 / seconds)
 
 
 def _vectors(device: torch.device) -> int:

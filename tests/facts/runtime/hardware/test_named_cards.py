@@ -121,8 +121,18 @@ def test_products_are_measured_without_changing_how_others_are_made(allowed: boo
     matmul = torch.backends.cuda.matmul
     before, matmul.allow_tf32 = matmul.allow_tf32, allowed
     try:
-        for name in ("float32", "tf32", "bfloat16"):
-            assert choice._products(torch.device("cpu"), name) > 0
+        for asked in (False, True):
+            with choice._by_tf32(asked):
+                assert matmul.allow_tf32 is asked
             assert matmul.allow_tf32 is allowed
     finally:
         matmul.allow_tf32 = before
+
+
+def test_products_of_a_cpu_do_not_ask_how_a_card_makes_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PyTorch raises there where a program has set the precision by its newer names."""
+    monkeypatch.setattr(torch.backends.cuda, "matmul", None)
+    for name in ("float32", "bfloat16"):
+        assert choice._products(torch.device("cpu"), name) > 0

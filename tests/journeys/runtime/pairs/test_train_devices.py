@@ -319,7 +319,7 @@ def test_bad_requests_are_refused(problem):
 def test_where_counting_takes_time_only_the_first_step_is_counted(problem, monkeypatch):
     monkeypatch.setattr(TrainDevice, "is_real", property(lambda self: True))
     monkeypatch.setattr("offcert.runtime.pairs.train_device.versions", lambda device: {"cuda": 13})
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(True))
+    monkeypatch.setattr(SimulatedDevice, "release", lambda self: emptied.append(True))
     emptied = []
     report = trained(problem, steps=3, device="simulated")
     assert report.ok
